@@ -1,0 +1,218 @@
+#include "state/sequence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/try.h"
+
+namespace stet::state {
+
+using memory::Group;
+using memory::kPageRows;
+using memory::Lifetime;
+using memory::PagePool;
+using memory::PageRef;
+using memory::Schema;
+
+namespace {
+
+std::uint64_t page_floor(std::uint64_t row) { return row / kPageRows * kPageRows; }
+
+std::uint64_t pages_for(std::uint64_t first_row, std::uint64_t rows) {
+    return (rows - first_row + kPageRows - 1) / kPageRows;
+}
+
+Status broken(const Group& group, std::string why) {
+    return Status(Code::internal, fmt::format("sequence value, group '{}': {}", group.name, why));
+}
+
+// Forgets the pages that no later token can see.
+void drop_left_behind(const Group& shape, std::uint64_t position, GroupState& group) {
+    const std::uint64_t needed = page_floor(shape.first_needed_row(position));
+    if (needed <= group.first_row) return;
+    const std::uint64_t pages = (needed - group.first_row) / kPageRows;
+    group.pages.erase(group.pages.begin(), group.pages.begin() + static_cast<std::ptrdiff_t>(pages));
+    group.first_row = needed;
+}
+
+}  // namespace
+
+Sequence Sequence::empty(const Schema& schema) {
+    Sequence sequence;
+    sequence.groups.resize(schema.groups.size());
+    return sequence;
+}
+
+Status validate(const Schema& schema, const Sequence& sequence) {
+    if (sequence.groups.size() != schema.groups.size()) {
+        return Status(Code::internal,
+                      fmt::format("sequence value has {} groups, the schema {}",
+                                  sequence.groups.size(), schema.groups.size()));
+    }
+    const std::uint64_t position = sequence.position();
+    for (std::size_t g = 0; g < schema.groups.size(); ++g) {
+        const Group& shape = schema.groups[g];
+        const GroupState& group = sequence.groups[g];
+        if (!shape.is_paged()) {
+            if (!group.pages.empty() || group.rows != 0) return broken(shape, "fixed, but has rows");
+            if (bool(group.block) != (position > 0)) return broken(shape, "block does not match position");
+            continue;
+        }
+        if (group.block) return broken(shape, "paged, but has a block");
+        if (group.rows != shape.rows_at(position)) {
+            return broken(shape, fmt::format("{} rows at position {}, expected {}", group.rows,
+                                             position, shape.rows_at(position)));
+        }
+        if (group.first_row % kPageRows != 0 || group.first_row > group.rows ||
+            group.pages.size() != pages_for(group.first_row, group.rows)) {
+            return broken(shape, fmt::format("{} pages from row {} to row {}", group.pages.size(),
+                                             group.first_row, group.rows));
+        }
+        if (group.first_row > shape.first_needed_row(position)) {
+            return broken(shape, "rows of the window are missing");
+        }
+        for (const PageRef& page : group.pages) {
+            if (!page || page.data().size() != shape.page_bytes()) {
+                return broken(shape, "page of a wrong size");
+            }
+        }
+    }
+    return {};
+}
+
+std::uint64_t truncatable_position(const Schema& schema, const Sequence& sequence,
+                                   std::uint64_t position) {
+    if (position >= sequence.position()) return sequence.position();
+    for (std::size_t g = 0; g < schema.groups.size(); ++g) {
+        const Group& shape = schema.groups[g];
+        // A fixed block is the state after the last token only; a window that dropped rows can't
+        // look further back. Both start anew from nothing.
+        if (!shape.is_paged()) return 0;
+        if (shape.first_needed_row(position) < sequence.groups[g].first_row) return 0;
+    }
+    return position;
+}
+
+Result<Sequence> truncate(const Schema& schema, const Sequence& sequence, std::uint64_t position) {
+    if (position > sequence.position()) {
+        return Status(Code::invalid_argument,
+                      fmt::format("can't cut a sequence of {} tokens to {}", sequence.position(),
+                                  position));
+    }
+    if (position == 0) return Sequence::empty(schema);
+    if (truncatable_position(schema, sequence, position) != position) {
+        return Status(Code::unavailable,
+                      fmt::format("no state is kept at position {}; nearest is {}", position,
+                                  truncatable_position(schema, sequence, position)));
+    }
+    Sequence cut = sequence;
+    cut.tokens.resize(position);
+    for (std::size_t g = 0; g < schema.groups.size(); ++g) {
+        const Group& shape = schema.groups[g];
+        if (!shape.is_paged()) continue;
+        GroupState& group = cut.groups[g];
+        group.rows = shape.rows_at(position);
+        group.pages.resize(pages_for(group.first_row, group.rows));
+    }
+    return cut;
+}
+
+Result<Append> Append::begin(PagePool& pool, const Sequence& base, std::span<const Token> tokens) {
+    const Schema& schema = pool.schema();
+    Append append;
+    append.schema_ = &schema;
+    append.base_position_ = base.position();
+    append.next_ = base;
+    append.next_.tokens.insert(append.next_.tokens.end(), tokens.begin(), tokens.end());
+    append.tables_.resize(schema.groups.size());
+    append.base_blocks_.resize(schema.groups.size());
+    for (std::size_t g = 0; g < schema.groups.size(); ++g) {
+        const Group& shape = schema.groups[g];
+        if (shape.is_paged()) {
+            STET_TRY(append.grow(pool, g, shape.rows_at(append.next_.position())));
+            continue;
+        }
+        GroupState& group = append.next_.groups[g];
+        append.base_blocks_[g] = std::move(group.block);
+        STET_ASSIGN(group.block, pool.allocate(g));
+    }
+    return append;
+}
+
+// Makes room for rows up to `rows`: claims what is free in the last page, then adds pages.
+Status Append::grow(PagePool& pool, std::size_t g, std::uint64_t rows) {
+    GroupState& group = next_.groups[g];
+    const auto claim_in_last = [&](std::uint64_t page_first) {
+        const auto from = static_cast<std::uint32_t>(std::max(group.rows, page_first) - page_first);
+        const auto to =
+            static_cast<std::uint32_t>(std::min<std::uint64_t>(rows - page_first, kPageRows));
+        if (!group.pages.back().claim(from, to)) return false;
+        claims_.push_back({group.pages.back(), from, to});
+        return true;
+    };
+    const auto used = static_cast<std::uint32_t>(group.rows % kPageRows);
+    if (rows > group.rows && used != 0) {
+        const std::uint64_t page_first = page_floor(group.rows);
+        if (!claim_in_last(page_first)) {
+            STET_ASSIGN(group.pages.back(), pool.copy(g, group.pages.back(), used));
+            STET_CHECK(claim_in_last(page_first));
+        }
+    }
+    while (group.first_row + group.pages.size() * kPageRows < rows) {
+        STET_ASSIGN(PageRef page, pool.allocate(g));
+        group.pages.push_back(std::move(page));
+        STET_CHECK(claim_in_last(group.first_row + (group.pages.size() - 1) * kPageRows));
+    }
+    group.rows = rows;
+    tables_[g].reserve(group.pages.size());
+    for (PageRef& page : group.pages) tables_[g].push_back(page.writable_data().data());
+    return {};
+}
+
+Append::~Append() { unclaim(); }
+
+Append::Append(Append&& other) noexcept
+    : schema_(other.schema_),
+      next_(std::move(other.next_)),
+      base_position_(other.base_position_),
+      tables_(std::move(other.tables_)),
+      base_blocks_(std::move(other.base_blocks_)),
+      claims_(std::exchange(other.claims_, {})) {}
+
+Append& Append::operator=(Append&& other) noexcept {
+    unclaim();
+    schema_ = other.schema_;
+    next_ = std::move(other.next_);
+    base_position_ = other.base_position_;
+    tables_ = std::move(other.tables_);
+    base_blocks_ = std::move(other.base_blocks_);
+    claims_ = std::exchange(other.claims_, {});
+    return *this;
+}
+
+void Append::unclaim() {
+    for (Claim& claim : claims_) claim.page.unclaim(claim.from, claim.to);
+    claims_.clear();
+}
+
+std::span<const std::byte> Append::base_block(std::size_t group) const {
+    return base_blocks_[group] ? base_blocks_[group].data() : std::span<const std::byte>();
+}
+
+std::span<std::byte> Append::new_block(std::size_t group) {
+    return next_.groups[group].block.writable_data();
+}
+
+Sequence Append::commit() && {
+    claims_.clear();
+    for (std::size_t g = 0; g < schema_->groups.size(); ++g) {
+        if (schema_->groups[g].is_paged()) {
+            drop_left_behind(schema_->groups[g], next_.position(), next_.groups[g]);
+        }
+    }
+    return std::move(next_);
+}
+
+}  // namespace stet::state
