@@ -22,9 +22,10 @@ Result<std::string> Reader::read_string(std::string_view field) {
 Status Reader::require(std::uint64_t count, std::uint64_t element_bytes,
                        std::string_view field) const {
     if (element_bytes != 0 && count > left() / element_bytes) {
-        return Status(Code::corruption,
-                      fmt::format("{}: {} at byte {} claims {} elements of {} bytes, {} bytes are left",
-                                  what_, field, position_, count, element_bytes, left()));
+        return Status(
+            Code::corruption,
+            fmt::format("{}: {} at byte {} claims {} elements of {} bytes, {} bytes are left",
+                        what_, field, position_, count, element_bytes, left()));
     }
     return {};
 }

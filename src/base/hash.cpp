@@ -82,7 +82,9 @@ Sha256& Sha256::add(std::uint64_t value) {
     return add_bytes(bytes);
 }
 
-Sha256& Sha256::add(const Hash256& digest) { return add_bytes(std::as_bytes(std::span(digest.bytes))); }
+Sha256& Sha256::add(const Hash256& digest) {
+    return add_bytes(std::as_bytes(std::span(digest.bytes)));
+}
 
 Hash256 Sha256::finish() {
     Hash256 digest;

@@ -29,13 +29,21 @@ constexpr std::array kCodes = {
     CodeRow{"internal", 500, 1},
 };
 
-const CodeRow& row(Code code) { return kCodes.at(static_cast<std::size_t>(code)); }
+const CodeRow& row(Code code) {
+    return kCodes.at(static_cast<std::size_t>(code));
+}
 
 }  // namespace
 
-std::string_view code_name(Code code) { return row(code).name; }
-int http_status(Code code) { return row(code).http; }
-int exit_code(Code code) { return row(code).exit; }
+std::string_view code_name(Code code) {
+    return row(code).name;
+}
+int http_status(Code code) {
+    return row(code).http;
+}
+int exit_code(Code code) {
+    return row(code).exit;
+}
 
 Status::Status(Code code, std::string message) {
     if (code != Code::ok) {

@@ -1,0 +1,266 @@
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "base/try.h"
+
+namespace stet::engine {
+namespace {
+
+constexpr std::uint32_t kBatchMax = 1U << 16;
+
+double now_ms() {
+    using namespace std::chrono;
+    return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
+}
+
+std::uint64_t half_of_memory() {
+    return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
+           static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) / 2;
+}
+
+}  // namespace
+
+std::string_view stop_reason_name(StopReason reason) {
+    constexpr std::array<std::string_view, 6> kNames = {"running", "end",     "length",
+                                                        "stop",    "context", "cancelled"};
+    return kNames.at(static_cast<std::size_t>(reason));
+}
+
+Generation::Generation(state::Sequence sequence, std::vector<Token> prompt, GenerateOptions options)
+    : sequence_(std::move(sequence)),
+      prompt_(std::move(prompt)),
+      options_(std::move(options)),
+      sampler_(options_.sampling) {}
+
+std::span<const Token> Generation::pending() const {
+    return next_ ? std::span(&*next_, 1) : std::span<const Token>();
+}
+
+Engine::~Engine() = default;
+
+Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<gguf::File> file,
+                                               const EngineOptions& options, bool without_text) {
+    std::unique_ptr<Engine> engine(new Engine());
+    if (!without_text) {
+        STET_ASSIGN(engine->tokenizer_, text::Tokenizer::load(*file));
+    }
+    STET_ASSIGN(engine->model_, model::Model::load(std::move(file), options.model));
+    const model::Config& config = engine->model_->config;
+    if (engine->tokenizer_ && engine->tokenizer_->size() > config.vocabulary) {
+        return Status(Code::corruption,
+                      fmt::format("{}: the tokenizer has {} tokens, the model {} rows",
+                                  engine->model_->file->path().string(),
+                                  engine->tokenizer_->size(), config.vocabulary));
+    }
+    engine->context_ = options.context == 0 ? config.context_length : options.context;
+    engine->batch_ = std::clamp<std::uint32_t>(options.batch, 1, kBatchMax);
+    const std::uint64_t limit =
+        options.state_limit_bytes == 0 ? half_of_memory() : options.state_limit_bytes;
+    engine->pool_ = std::make_unique<memory::PagePool>(config.schema, limit);
+    engine->runner_ = std::make_unique<model::Runner>(*engine->model_);
+    return engine;
+}
+
+Status Engine::check_tokens(std::span<const Token> tokens) const {
+    for (const Token token : tokens) {
+        if (token < 0 || static_cast<std::uint32_t>(token) >= vocabulary()) {
+            return Status(Code::invalid_argument, fmt::format("token id {} is not between 0 and {}",
+                                                              token, vocabulary() - 1));
+        }
+    }
+    return {};
+}
+
+Result<std::span<const float>> Engine::run(std::span<const Part> parts) {
+    std::vector<state::Append> appends;
+    std::vector<Token> tokens;
+    std::vector<std::int32_t> positions;
+    std::vector<std::int32_t> output_rows;
+    exec::Step step;
+    step.segments.resize(schema().groups.size());
+    for (const Part& part : parts) {
+        const std::uint64_t position = part.sequence->position();
+        if (part.tokens.empty() || part.tokens.size() > context_ - std::min<std::uint64_t>(context_, position)) {
+            return Status(Code::invalid_argument,
+                          fmt::format("{} tokens at position {} do not fit a context of {}",
+                                      part.tokens.size(), position, context_));
+        }
+        STET_TRY(check_tokens(part.tokens));
+        STET_ASSIGN(auto append, state::Append::begin(*pool_, *part.sequence, part.tokens));
+        appends.push_back(std::move(append));
+        for (std::size_t i = 0; i < part.tokens.size(); ++i) {
+            const bool last = i + 1 == part.tokens.size();
+            if (part.logits == Logits::all || (part.logits == Logits::last && last)) {
+                output_rows.push_back(static_cast<std::int32_t>(tokens.size() + i));
+            }
+            positions.push_back(static_cast<std::int32_t>(position + i));
+        }
+        tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
+    }
+    std::uint32_t token_begin = 0;
+    for (const state::Append& append : appends) {
+        const auto count = static_cast<std::uint32_t>(append.token_count());
+        for (std::size_t g = 0; g < step.segments.size(); ++g) {
+            step.segments[g].push_back({append.block_table(g).data(),
+                                        append.next().groups[g].first_row, append.base_position(),
+                                        token_begin, count});
+        }
+        token_begin += count;
+    }
+    step.tokens = tokens;
+    step.positions = positions;
+    step.output_rows = output_rows;
+    STET_ASSIGN(const auto logits, runner_->run(step));
+    // Nothing below can fail: the step is committed by swapping each value.
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        *parts[i].sequence = std::move(appends[i]).commit();
+    }
+    return logits;
+}
+
+Status Engine::submit(Generation& generation) {
+    if (generation.prompt_.empty()) return Status(Code::invalid_argument, "the prompt has no tokens");
+    STET_TRY(generation.options_.sampling.validate());
+    STET_TRY(check_tokens(generation.prompt_));
+    const std::uint64_t total = generation.sequence_.position() + generation.prompt_.size();
+    if (total > context_) {
+        return Status(Code::resource_exhausted,
+                      fmt::format("the conversation needs {} tokens, the context has {}; raise --ctx "
+                                  "or start anew", total, context_));
+    }
+    if (tokenizer_) generation.decoder_ = std::make_unique<text::StreamDecoder>(*tokenizer_);
+    generation.submitted_ms_ = now_ms();
+    generations_.push_back(&generation);
+    return {};
+}
+
+void Engine::withdraw(Generation& generation) {
+    std::erase(generations_, &generation);
+}
+
+// Every generation that decodes gets its token; what is left of the batch goes to prompts in order.
+std::vector<Engine::Part> Engine::schedule(std::vector<Generation*>& chosen) {
+    std::vector<Part> parts;
+    std::size_t budget = batch_;
+    for (Generation* generation : generations_) {
+        if (!generation->next_ || budget == 0) continue;
+        parts.push_back({&generation->sequence_, std::span(&*generation->next_, 1), Logits::last});
+        chosen.push_back(generation);
+        --budget;
+    }
+    for (Generation* generation : generations_) {
+        if (generation->next_ || budget == 0) continue;
+        const auto rest = std::span(generation->prompt_).subspan(generation->prompt_done_);
+        const std::size_t count = std::min(rest.size(), budget);
+        parts.push_back({&generation->sequence_, rest.first(count),
+                         count == rest.size() ? Logits::last : Logits::none});
+        chosen.push_back(generation);
+        budget -= count;
+    }
+    return parts;
+}
+
+Result<bool> Engine::step() {
+    for (Generation* generation : std::vector(generations_)) {
+        if (generation->cancelled_.load(std::memory_order_relaxed)) {
+            finish(*generation, StopReason::cancelled);
+        }
+    }
+    std::vector<Generation*> chosen;
+    const std::vector<Part> parts = schedule(chosen);
+    if (parts.empty()) return false;
+    STET_ASSIGN(std::span<const float> logits, run(parts));
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+        Generation& generation = *chosen[i];
+        if (!generation.next_) {
+            const std::size_t count = parts[i].tokens.size();
+            for (const Token token : parts[i].tokens) generation.sampler_.accept(token);
+            generation.prompt_done_ += count;
+        }
+        generation.next_.reset();
+        if (parts[i].logits == Logits::none) continue;
+        sample(generation, logits.first(vocabulary()));
+        logits = logits.subspan(vocabulary());
+    }
+    return true;
+}
+
+void Engine::sample(Generation& generation, std::span<const float> logits) {
+    const Token token = generation.sampler_.sample(logits);
+    const double now = now_ms();
+    Timings& timings = generation.timings_;
+    if (generation.output_.empty()) {
+        timings.first_token = timings.prompt = now - generation.submitted_ms_;
+    } else {
+        timings.decode = now - generation.submitted_ms_ - timings.prompt;
+    }
+    const GenerateOptions& options = generation.options_;
+    if (tokenizer_ && tokenizer_->is_end_of_generation(token) && !options.ignore_end) {
+        return finish(generation, StopReason::end);
+    }
+    generation.sampler_.accept(token);
+    generation.output_.push_back(token);
+    generation.next_ = token;
+    if (generation.decoder_) emit(generation, generation.decoder_->add(token));
+    if (generation.is_done()) return;
+    if (options.tokens_max != 0 && generation.output_.size() >= options.tokens_max) {
+        finish(generation, StopReason::length);
+    } else if (generation.sequence_.position() >= context_) {
+        finish(generation, StopReason::context);
+    }
+}
+
+// Passes text on, except what could still become a stop text.
+void Engine::emit(Generation& generation, std::string_view text) {
+    std::string& held = generation.held_text_;
+    held += text;
+    std::size_t stop_at = std::string::npos;
+    std::size_t hold = 0;
+    for (const std::string& stop : generation.options_.stop) {
+        if (stop.empty()) continue;
+        stop_at = std::min(stop_at, held.find(stop));
+        for (std::size_t n = std::min(stop.size() - 1, held.size()); n > hold; --n) {
+            if (held.ends_with(std::string_view(stop).substr(0, n))) hold = n;
+        }
+    }
+    const bool stopped = stop_at != std::string::npos;
+    const std::string ready = held.substr(0, stopped ? stop_at : held.size() - hold);
+    held.erase(0, ready.size());
+    generation.text_ += ready;
+    if (!ready.empty() && generation.on_text) generation.on_text(ready);
+    if (stopped) {
+        held.clear();
+        finish(generation, StopReason::stop_text);
+    }
+}
+
+void Engine::finish(Generation& generation, StopReason reason) {
+    if (generation.is_done()) return;
+    generation.stop_ = reason;
+    if (generation.decoder_ && reason != StopReason::stop_text) {
+        const std::string rest = std::exchange(generation.held_text_, {}) + generation.decoder_->finish();
+        generation.text_ += rest;
+        if (!rest.empty() && generation.on_text) generation.on_text(rest);
+    }
+    withdraw(generation);
+}
+
+Status Engine::generate(Generation& generation) {
+    STET_TRY(submit(generation));
+    while (!generation.is_done()) {
+        const Result<bool> stepped = step();
+        if (!stepped) {
+            withdraw(generation);
+            return stepped.status();
+        }
+    }
+    return {};
+}
+
+}  // namespace stet::engine

@@ -1,0 +1,158 @@
+// The engine: sequences in, tokens out. One loop, each turn of it a transaction:
+//
+//   step():  schedule -> run -> sample
+//
+// Prompts are computed in chunks between decode steps, and sequences share a step. A step that fails
+// leaves every sequence as it was.
+//
+// Thread rules: one thread at a time, except Generation::cancel().
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/sampler.h"
+#include "memory/page_pool.h"
+#include "model/model.h"
+#include "state/sequence.h"
+#include "stet/status.h"
+#include "text/tokenizer.h"
+
+namespace stet::engine {
+
+struct EngineOptions {
+    model::ModelOptions model;
+    std::uint32_t context = 0;           // tokens a sequence may have; 0: as trained
+    std::uint32_t batch = 512;           // tokens of a step at most
+    std::uint64_t state_limit_bytes = 0;  // pages of all sequences; 0: half of the machine's memory
+};
+
+enum class StopReason : std::uint8_t {
+    running,    // not stopped yet
+    end,        // the model ended its turn
+    length,     // tokens_max reached
+    stop_text,  // one of the stop texts appeared
+    context,    // the sequence has as many tokens as the context allows
+    cancelled,
+};
+std::string_view stop_reason_name(StopReason reason);  // "end", "length", "stop", ...
+
+struct GenerateOptions {
+    SamplerOptions sampling;
+    std::uint64_t tokens_max = 0;    // 0: until the model ends or the context is full
+    std::vector<std::string> stop;   // texts that end the answer; not part of it
+    bool ignore_end = false;         // go on past end-of-generation tokens
+};
+
+struct Timings {  // milliseconds
+    double prompt = 0.0;
+    double decode = 0.0;
+    double first_token = 0.0;  // from submit to the first sampled token
+};
+
+// One answer in the making.
+class Generation {
+  public:
+    // `sequence` is the state so far, `prompt` the tokens to add to it (at least one).
+    Generation(state::Sequence sequence, std::vector<Token> prompt, GenerateOptions options);
+
+    // Called with each piece of text as it becomes certain (never half a character, never part of a
+    // stop text). May be empty.
+    std::function<void(std::string_view)> on_text;
+    void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
+
+    bool is_done() const { return stop_ != StopReason::running; }
+    StopReason stop() const { return stop_; }
+    const std::vector<Token>& output() const { return output_; }  // sampled, without the end token
+    const std::string& text() const { return text_; }
+    std::uint64_t prompt_tokens() const { return prompt_.size(); }
+    const Timings& timings() const { return timings_; }
+    const Sampler& sampler() const { return sampler_; }
+    void set_sampler(Sampler sampler) { sampler_ = std::move(sampler); }
+    // The state after the last step: everything but the last sampled token was computed.
+    const state::Sequence& sequence() const { return sequence_; }
+    // Tokens sampled but not yet part of the state (the last one, unless it ended the turn).
+    std::span<const Token> pending() const;
+
+  private:
+    friend class Engine;
+
+    state::Sequence sequence_;
+    std::vector<Token> prompt_;
+    std::uint64_t prompt_done_ = 0;
+    GenerateOptions options_;
+    Sampler sampler_;
+    std::vector<Token> output_;
+    std::string text_;
+    std::string held_text_;  // could be the begin of a stop text
+    std::unique_ptr<text::StreamDecoder> decoder_;
+    std::optional<Token> next_;  // sampled, to be fed
+    StopReason stop_ = StopReason::running;
+    std::atomic<bool> cancelled_{false};
+    Timings timings_;
+    double submitted_ms_ = 0.0;
+};
+
+class Engine {
+  public:
+    // Loads model and tokenizer. A model whose tokenizer is unknown is refused; see `without_text`
+    // for models that are only fed token ids.
+    static Result<std::unique_ptr<Engine>> create(std::unique_ptr<gguf::File> file,
+                                                  const EngineOptions& options,
+                                                  bool without_text = false);
+    ~Engine();
+
+    // A part of a step: tokens to add to a sequence, and which of them get logits.
+    enum class Logits : std::uint8_t { none, last, all };
+    struct Part {
+        state::Sequence* sequence;
+        std::span<const Token> tokens;
+        Logits logits;
+    };
+    // Runs one step over all parts: either every sequence has its tokens afterwards, or none has.
+    // Answers the logits row after row, [rows][vocabulary]; valid until the next step.
+    Result<std::span<const float>> run(std::span<const Part> parts);
+
+    // Adds a generation to the loop. It must stay alive until is_done() or withdraw().
+    // invalid_argument: no tokens, ids out of range, more tokens than the context has.
+    Status submit(Generation& generation);
+    void withdraw(Generation& generation);
+    // One turn of the loop over everything submitted. False when nothing is left to do. A failure
+    // names what happened; sequences are as before the step.
+    Result<bool> step();
+    // submit() and step() until this one is done.
+    Status generate(Generation& generation);
+
+    const model::Model& model() const { return *model_; }
+    const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+    memory::PagePool& pool() { return *pool_; }
+    const memory::Schema& schema() const { return model_->config.schema; }
+    std::uint32_t context() const { return context_; }
+    std::uint32_t vocabulary() const { return model_->config.vocabulary; }
+
+  private:
+    Engine() = default;
+
+    std::vector<Part> schedule(std::vector<Generation*>& chosen);
+    void sample(Generation& generation, std::span<const float> logits);
+    void emit(Generation& generation, std::string_view text);
+    void finish(Generation& generation, StopReason reason);
+    Status check_tokens(std::span<const Token> tokens) const;
+
+    std::unique_ptr<model::Model> model_;
+    std::unique_ptr<text::Tokenizer> tokenizer_;  // null: without text
+    std::unique_ptr<memory::PagePool> pool_;
+    std::unique_ptr<model::Runner> runner_;
+    std::vector<Generation*> generations_;
+    std::uint32_t context_ = 0;
+    std::uint32_t batch_ = 0;
+};
+
+}  // namespace stet::engine

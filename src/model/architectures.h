@@ -1,0 +1,53 @@
+// The table of architectures: one row each, only what the tensors can't tell. Presence of a tensor
+// is the main switch (biases, q/k norms, post norms, a fused qkv, a tied head); the rest is here.
+//
+// Adding a dense decoder that is like another is one row and no code.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace stet::model {
+
+enum class NormKind : std::uint8_t {
+    rms,    // x / rms(x) * w           (arXiv 1910.07467)
+    layer,  // (x - mean) / std * w + b (arXiv 1607.06450)
+};
+
+// Which elements of a head rotate together (RoPE, arXiv 2104.09864).
+enum class RopeKind : std::uint8_t {
+    none,
+    norm,  // (0,1), (2,3), ...
+    neox,  // (0,n/2), (1,n/2+1), ...
+};
+
+enum class Activation : std::uint8_t { silu, gelu, relu, relu_squared };
+
+enum class EmbeddingScale : std::uint8_t {
+    one,
+    sqrt_width,  // Gemma
+};
+
+struct Architecture {
+    std::string_view name;  // general.architecture
+    RopeKind rope = RopeKind::norm;
+    NormKind norm = NormKind::rms;
+    Activation activation = Activation::silu;
+    EmbeddingScale embedding_scale = EmbeddingScale::one;
+    bool attention_softcap = false;    // attn_logit_softcapping applies (default 50)
+    float final_softcap = -1.0F;       // default of final_logit_softcapping; -1: never applies
+    std::uint32_t window_default = 0;  // when attention.sliding_window is missing; 0 is no window
+    std::uint32_t window_period = 0;   // layer i has a window unless i % period == period - 1
+    float window_rope_base = 0.0F;     // default of rope.freq_base_swa; 0: the base of full layers
+    std::uint32_t scale_by_width_layers = 0;  // with this many layers: scores / sqrt(width / heads)
+    bool query_temperature = false;    // attention.temperature_scale applies (Ministral)
+};
+
+std::span<const Architecture> architectures();
+const Architecture* find_architecture(std::string_view name);
+// Names close to `name`, for messages: "qwen2, qwen3".
+std::string nearest_architectures(std::string_view name);
+
+}  // namespace stet::model

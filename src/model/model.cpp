@@ -1,0 +1,55 @@
+#include "model/model.h"
+
+#include <algorithm>
+
+#include "base/try.h"
+#include "model/decoder.h"
+
+namespace stet::model {
+namespace {
+
+// Decode shapes come back every step; of prompt shapes only the last is worth its buffers.
+constexpr std::uint32_t kSmallTokens = 32;
+constexpr std::size_t kSmallGraphsMax = 16;
+
+}  // namespace
+
+Result<std::unique_ptr<Model>> Model::load(std::unique_ptr<gguf::File> file,
+                                           const ModelOptions& options) {
+    auto model = std::make_unique<Model>();
+    STET_ASSIGN(model->config, resolve(*file, options.state_types));
+    STET_ASSIGN(model->backend, exec::Backend::create(options.threads));
+    STET_ASSIGN(model->weights, Weights::load(*file, model->config, *model->backend));
+    model->file = std::move(file);
+    return model;
+}
+
+Result<std::span<const float>> Runner::run(const exec::Step& step) {
+    const auto tokens = static_cast<std::uint32_t>(step.tokens.size());
+    const auto outputs = static_cast<std::uint32_t>(step.output_rows.size());
+    const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Cached& cached) {
+        return cached.tokens == tokens && cached.outputs == outputs;
+    });
+    if (found != graphs_.end()) {
+        graphs_.splice(graphs_.begin(), graphs_, found);
+        return graphs_.front().graph->run(*model_->backend, step);
+    }
+    const bool small = tokens <= kSmallTokens;
+    std::size_t kept = 0;
+    graphs_.remove_if([&](const Cached& cached) {
+        if ((cached.tokens <= kSmallTokens) != small) return false;
+        return ++kept >= (small ? kSmallGraphsMax : 1);
+    });
+    STET_ASSIGN(auto graph, build_decoder(model_->config, *model_->weights, *model_->backend, tokens,
+                                          outputs));
+    graphs_.push_front({tokens, outputs, std::move(graph)});
+    return graphs_.front().graph->run(*model_->backend, step);
+}
+
+std::size_t Runner::buffer_bytes() const {
+    std::size_t sum = 0;
+    for (const Cached& cached : graphs_) sum += cached.graph->buffer_bytes();
+    return sum;
+}
+
+}  // namespace stet::model
