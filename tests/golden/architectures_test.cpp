@@ -4,11 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "engine/engine.h"
 #include "model/architectures.h"
 #include "support/golden.h"
+#include "support/models.h"
 
 namespace stet {
 namespace {
@@ -56,21 +56,16 @@ class Architectures : public testing::TestWithParam<const char*> {};
 TEST_P(Architectures, LogitsEqualTheReference) {
     const std::string name = GetParam();
     const std::filesystem::path data = STET_TEST_DATA "/archs";
-    const auto model_path = test::test_cache() / "archs" / (name + ".gguf");
-    if (!std::filesystem::exists(model_path)) {
-        if (std::getenv("CI") != nullptr) FAIL() << model_path << " is missing";
-        GTEST_SKIP() << model_path << " is missing; run scripts/fetch_test_data.py";
-    }
+    auto file = test::open_model("archs/" + name + ".gguf");
+    if (!file) return;
     const test::Golden golden = test::read_golden(data / "logits" / (name + ".logits"));
     ASSERT_FALSE(golden.rows.empty());
     const auto limits = test::read_limits(data / "tolerance.tsv");
     ASSERT_TRUE(limits.contains(name));
 
-    auto file = gguf::File::open(Env::posix(), model_path);
-    ASSERT_TRUE(file) << file.status().to_string();
     engine::EngineOptions options;
     options.model.threads = 2;
-    auto engine = Engine::create(std::move(file).value(), options, true);
+    auto engine = Engine::create(std::move(file), options, true);
     ASSERT_TRUE(engine) << engine.status().to_string();
     const auto logits = replay(**engine, golden);
     ASSERT_TRUE(logits) << logits.status().to_string();

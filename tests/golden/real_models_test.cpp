@@ -1,15 +1,23 @@
 // Real models against the reference: token ids of every prompt, and the greedy continuation with its
-// best logits (tests/data/real).
+// best tokens.
+//
+// As quantised (tests/data/real): their products round activations to 8 bits, so that a difference
+// in the last bit of a float becomes a whole rounding step some layers on. The reference differs
+// from itself by up to 0.25 (SmolLM2) and 0.63 (Gemma) in a logit when only flash attention or
+// repacking is switched, and we from ourselves by up to 0.68 between one call for a prompt and one
+// for each token. Limits here are that noise (docs/internals/golden.md).
+//
+// Dequantised to f32 (tests/data/real_f32): the same weights without the rounding. Strict.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/engine.h"
-#include "support/golden.h"
+#include "support/models.h"
 
 namespace stet {
 namespace {
@@ -17,37 +25,53 @@ namespace {
 using engine::Engine;
 using nlohmann::json;
 
-// The reference's own choice is only certain where its best two logits differ by more than this.
-constexpr double kCertain = 0.05;
-constexpr double kLogitLimit = 0.15;
+struct Case {
+    const char* name;       // of the data file and this test
+    const char* folder;     // of tests/data
+    const char* model;      // in the test cache
+    bool log_probabilities;  // what the data holds; else logits
+    double limit;           // of a difference in one of them
+    double certain;         // the reference's choice counts where its best two differ by more
+};
 
-class RealModels : public testing::TestWithParam<const char*> {
+constexpr Case kCases[] = {
+    {"smollm2-135m-instruct-q4_1", "real", "smollm2-135m-instruct-q4_1", false, 0.7, 0.7},
+    {"gemma-3-270m-q4_k_m", "real", "gemma-3-270m-q4_k_m", false, 0.7, 0.7},
+    {"smollm2-135m-instruct-q4_1", "real_f32", "smollm2-135m-instruct-f32", true, 0.03, 0.03},
+    {"gemma-3-270m-q4_k_m", "real_f32", "gemma-3-270m-f32", true, 0.03, 0.03},
+};
+
+class RealModels : public testing::TestWithParam<Case> {
   protected:
     void SetUp() override {
-        const std::string name = GetParam();
-        const auto path = test::test_cache() / "models" / (name + ".gguf");
-        if (!std::filesystem::exists(path)) {
-            if (std::getenv("CI") != nullptr) FAIL() << path << " is missing";
-            GTEST_SKIP() << path << " is missing; run scripts/fetch_test_data.py";
-        }
-        auto file = gguf::File::open(Env::posix(), path);
-        ASSERT_TRUE(file) << file.status().to_string();
+        auto file = test::open_model(fmt::format("models/{}.gguf", GetParam().model));
+        if (!file) return;
         engine::EngineOptions options;
         options.model.threads = 2;
-        auto created = Engine::create(std::move(file).value(), options);
+        auto created = Engine::create(std::move(file), options);
         ASSERT_TRUE(created) << created.status().to_string();
         engine_ = std::move(created).value();
-        std::ifstream lines(std::string(STET_TEST_DATA "/real/") + name + ".jsonl");
+        std::ifstream lines(
+            fmt::format("{}/{}/{}.jsonl", STET_TEST_DATA, GetParam().folder, GetParam().name));
         for (std::string line; std::getline(lines, line);) prompts_.push_back(json::parse(line));
         ASSERT_FALSE(prompts_.empty());
     }
 
-    // Compares the best logits of one step; answers whether the choice was the reference's.
-    void compare(const json& expected, std::span<const float> logits, const std::string& where) {
-        for (const json& pair : expected) {
-            const auto token = pair[0].get<std::size_t>();
-            EXPECT_NEAR(logits[token], pair[1].get<double>(), kLogitLimit) << where << " token " << token;
+    // Largest difference to the reference's best tokens of one step.
+    static double difference(const json& expected, std::span<const float> logits) {
+        double offset = 0;
+        if (GetParam().log_probabilities) {
+            const double best = *std::max_element(logits.begin(), logits.end());
+            double sum = 0;
+            for (const float logit : logits) sum += std::exp(double(logit) - best);
+            offset = best + std::log(sum);
         }
+        double worst = 0;
+        for (const json& pair : expected) {
+            const double ours = logits[pair[0].get<std::size_t>()] - offset;
+            worst = std::max(worst, std::abs(ours - pair[1].get<double>()));
+        }
+        return worst;
     }
 
     std::unique_ptr<Engine> engine_;
@@ -65,42 +89,41 @@ TEST_P(RealModels, PromptsHaveTheSameTokens) {
 }
 
 TEST_P(RealModels, GreedyContinuationEqualsTheReference) {
-    int compared = 0;
+    int steps = 0;
+    int choices = 0;
+    double worst = 0;
     for (const json& line : prompts_) {
         auto tokens = line["tokens"].get<std::vector<state::Token>>();
         state::Sequence sequence = state::Sequence::empty(engine_->schema());
-        int step_number = 0;
         for (const json& expected : line["steps"]) {
             const Engine::Part part{&sequence, tokens, Engine::Logits::last};
             const auto logits = engine_->run(std::span(&part, 1));
             ASSERT_TRUE(logits) << logits.status().to_string();
-            const std::string where = line["prompt"].get<std::string>().substr(0, 30) + " step " +
-                                      std::to_string(step_number++);
-            compare(expected, *logits, where);
-            ++compared;
+            worst = std::max(worst, difference(expected, *logits));
             const auto best = static_cast<state::Token>(
                 std::max_element(logits->begin(), logits->end()) - logits->begin());
             const auto reference = expected[0][0].get<state::Token>();
             const double margin = expected[0][1].get<double>() - expected[1][1].get<double>();
-            if (margin > kCertain) {
-                ASSERT_EQ(best, reference) << where;
-            } else if (best != reference) {
-                break;  // a coin toss went the other way: the rest is another text
+            ++steps;
+            if (margin > GetParam().certain) {
+                ++choices;
+                ASSERT_EQ(best, reference) << line["prompt"] << " step " << steps;
             }
-            tokens = {best};
+            // Go on as the reference did, so that every step is compared.
+            tokens = {reference};
         }
     }
-    std::printf("%d steps compared\n", compared);
-    EXPECT_GT(compared, 0);
+    if (steps == 0) return;
+    fmt::print("{:<28} {} steps, {} certain choices equal, largest difference {:.3f} (limit {})\n",
+               GetParam().model, steps, choices, worst, GetParam().limit);
+    EXPECT_LE(worst, GetParam().limit);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, RealModels,
-                         testing::Values("smollm2-135m-instruct-q4_1", "gemma-3-270m-q4_k_m"),
-                         [](const auto& parameter) {
-                             std::string name = parameter.param;
-                             std::erase_if(name, [](char c) { return std::isalnum(c) == 0; });
-                             return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, RealModels, testing::ValuesIn(kCases), [](const auto& parameter) {
+    std::string name = parameter.param.model;
+    std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
+    return name;
+});
 
 }  // namespace
 }  // namespace stet
