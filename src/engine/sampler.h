@@ -1,5 +1,6 @@
-// Choosing the next token from logits. A chain in the usual order: penalties, then (temperature > 0)
-// top-k, top-p, min-p, temperature, draw. Temperature 0 takes the best logit; of equals the lowest id.
+// Choosing the next token from logits. A chain in the usual order: penalties, then (temperature >
+// 0) top-k, top-p, min-p, temperature, draw. Temperature 0 takes the best logit; of equals the
+// lowest id.
 //
 // A Sampler is state that belongs to a sequence: it travels with it (encode/decode), so that a
 // restored sequence draws the same next token. One thread at a time.
@@ -18,15 +19,15 @@ namespace stet::engine {
 using state::Token;
 
 struct SamplerOptions {
-    float temperature = 0.8F;       // 0: greedy
-    std::uint32_t top_k = 40;       // 0: all
-    float top_p = 0.95F;            // 1: off (Holtzman et al., arXiv 1904.09751)
-    float min_p = 0.05F;            // 0: off (arXiv 2407.01082)
-    float repeat_penalty = 1.0F;    // 1: off (CTRL, arXiv 1909.05858)
-    float presence_penalty = 0.0F;  // subtracted once for a token seen
-    float frequency_penalty = 0.0F;  // subtracted for each time it was seen
+    float temperature = 0.8F;           // 0: greedy
+    std::uint32_t top_k = 40;           // 0: all
+    float top_p = 0.95F;                // 1: off (Holtzman et al., arXiv 1904.09751)
+    float min_p = 0.05F;                // 0: off (arXiv 2407.01082)
+    float repeat_penalty = 1.0F;        // 1: off (CTRL, arXiv 1909.05858)
+    float presence_penalty = 0.0F;      // subtracted once for a token seen
+    float frequency_penalty = 0.0F;     // subtracted for each time it was seen
     std::uint32_t penalty_window = 64;  // last tokens that penalties look at
-    std::uint64_t seed = 0;         // 0: from the system's entropy
+    std::uint64_t seed = 0;             // 0: from the system's entropy
 
     // invalid_argument naming the option, its value and its range.
     Status validate() const;
@@ -64,8 +65,8 @@ class Sampler {
 
     SamplerOptions options_;
     std::uint64_t seed_ = 0;
-    std::uint64_t random_state_[4] = {};     // xoshiro256** (Blackman & Vigna, arXiv 1805.01407)
-    std::vector<Token> recent_;              // the last penalty_window tokens, oldest first
+    std::uint64_t random_state_[4] = {};        // xoshiro256** (Blackman & Vigna, arXiv 1805.01407)
+    std::vector<Token> recent_;                 // the last penalty_window tokens, oldest first
     std::vector<TokenProbability> candidates_;  // scratch
     std::vector<float> penalized_;              // scratch
 };

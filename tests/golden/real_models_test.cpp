@@ -2,10 +2,10 @@
 // best tokens.
 //
 // As quantised (tests/data/real): their products round activations to 8 bits, so that a difference
-// in the last bit of a float becomes a whole rounding step some layers on. The reference differs
-// from itself by up to 0.25 (SmolLM2) and 0.63 (Gemma) in a logit when only flash attention or
-// repacking is switched, and we from ourselves by up to 0.68 between one call for a prompt and one
-// for each token. Limits here are that noise (docs/internals/golden.md).
+// in the last bit of a float becomes a whole rounding step some layers on. Over these steps the
+// reference differs from itself by an rms of 0.10 to 0.13 a logit, 1.08 at worst, and chooses
+// differently at margins up to 0.28, when only flash attention or the machine is another one.
+// Limits here are that noise; how it was measured: docs/internals/golden.md.
 //
 // Dequantised to f32 (tests/data/real_f32): the same weights without the rounding. Strict.
 #include <fmt/format.h>
@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <numeric>
 #include <nlohmann/json.hpp>
 
 #include "engine/engine.h"
@@ -26,19 +27,19 @@ using engine::Engine;
 using nlohmann::json;
 
 struct Case {
-    const char* name;       // of the data file and this test
-    const char* folder;     // of tests/data
-    const char* model;      // in the test cache
-    bool log_probabilities;  // what the data holds; else logits
-    double limit;           // of a difference in one of them
-    double certain;         // the reference's choice counts where its best two differ by more
+    const char* name;        // of the data file and this test
+    const char* folder;      // of tests/data
+    const char* model;       // in the test cache
+    double rms_limit;        // over the best 8 tokens of all steps
+    double worst_limit;      // of one of them
+    double certain;          // the reference's choice counts where its best two differ by more
 };
 
 constexpr Case kCases[] = {
-    {"smollm2-135m-instruct-q4_1", "real", "smollm2-135m-instruct-q4_1", false, 0.7, 0.7},
-    {"gemma-3-270m-q4_k_m", "real", "gemma-3-270m-q4_k_m", false, 0.7, 0.7},
-    {"smollm2-135m-instruct-q4_1", "real_f32", "smollm2-135m-instruct-f32", true, 0.03, 0.03},
-    {"gemma-3-270m-q4_k_m", "real_f32", "gemma-3-270m-f32", true, 0.03, 0.03},
+    {"smollm2-135m-instruct-q4_1", "real", "smollm2-135m-instruct-q4_1", 0.2, 1.2, 0.5},
+    {"gemma-3-270m-q4_k_m", "real", "gemma-3-270m-q4_k_m", 0.2, 1.2, 0.5},
+    {"smollm2-135m-instruct-q4_1", "real_f32", "smollm2-135m-instruct-f32", 0.01, 0.05, 0.05},
+    {"gemma-3-270m-q4_k_m", "real_f32", "gemma-3-270m-f32", 0.01, 0.05, 0.05},
 };
 
 class RealModels : public testing::TestWithParam<Case> {
@@ -57,21 +58,17 @@ class RealModels : public testing::TestWithParam<Case> {
         ASSERT_FALSE(prompts_.empty());
     }
 
-    // Largest difference to the reference's best tokens of one step.
-    static double difference(const json& expected, std::span<const float> logits) {
-        double offset = 0;
-        if (GetParam().log_probabilities) {
-            const double best = *std::max_element(logits.begin(), logits.end());
-            double sum = 0;
-            for (const float logit : logits) sum += std::exp(double(logit) - best);
-            offset = best + std::log(sum);
-        }
-        double worst = 0;
+    // Ours minus the reference's, for its best tokens of one step, without what they have in common
+    // (a shift of all logits changes no probability).
+    static std::vector<double> differences(const json& expected, std::span<const float> logits) {
+        std::vector<double> result;
         for (const json& pair : expected) {
-            const double ours = logits[pair[0].get<std::size_t>()] - offset;
-            worst = std::max(worst, std::abs(ours - pair[1].get<double>()));
+            result.push_back(logits[pair[0].get<std::size_t>()] - pair[1].get<double>());
         }
-        return worst;
+        const double mean =
+            std::accumulate(result.begin(), result.end(), 0.0) / static_cast<double>(result.size());
+        for (double& difference : result) difference -= mean;
+        return result;
     }
 
     std::unique_ptr<Engine> engine_;
@@ -92,6 +89,8 @@ TEST_P(RealModels, GreedyContinuationEqualsTheReference) {
     int steps = 0;
     int choices = 0;
     double worst = 0;
+    double squares = 0;
+    std::size_t values = 0;
     for (const json& line : prompts_) {
         auto tokens = line["tokens"].get<std::vector<state::Token>>();
         state::Sequence sequence = state::Sequence::empty(engine_->schema());
@@ -99,7 +98,11 @@ TEST_P(RealModels, GreedyContinuationEqualsTheReference) {
             const Engine::Part part{&sequence, tokens, Engine::Logits::last};
             const auto logits = engine_->run(std::span(&part, 1));
             ASSERT_TRUE(logits) << logits.status().to_string();
-            worst = std::max(worst, difference(expected, *logits));
+            for (const double difference : differences(expected, *logits)) {
+                worst = std::max(worst, std::abs(difference));
+                squares += difference * difference;
+                ++values;
+            }
             const auto best = static_cast<state::Token>(
                 std::max_element(logits->begin(), logits->end()) - logits->begin());
             const auto reference = expected[0][0].get<state::Token>();
@@ -114,9 +117,12 @@ TEST_P(RealModels, GreedyContinuationEqualsTheReference) {
         }
     }
     if (steps == 0) return;
-    fmt::print("{:<28} {} steps, {} certain choices equal, largest difference {:.3f} (limit {})\n",
-               GetParam().model, steps, choices, worst, GetParam().limit);
-    EXPECT_LE(worst, GetParam().limit);
+    const double rms = std::sqrt(squares / static_cast<double>(values));
+    fmt::print("{:<28} {} steps, {} certain choices equal, rms {:.4f} (limit {}), worst {:.3f} (limit {})\n",
+               GetParam().model, steps, choices, rms, GetParam().rms_limit, worst,
+               GetParam().worst_limit);
+    EXPECT_LE(rms, GetParam().rms_limit);
+    EXPECT_LE(worst, GetParam().worst_limit);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RealModels, testing::ValuesIn(kCases), [](const auto& parameter) {

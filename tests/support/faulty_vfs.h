@@ -43,6 +43,7 @@ class FaultyVfs {
     }
     void clear() { is_armed_ = false; }
     std::uint64_t fault_count() const { return faults_; }
+    std::uint64_t sync_count() const { return syncs_; }  // since it exists
 
   private:
     struct Handle {
@@ -100,6 +101,7 @@ class FaultyVfs {
         return code ? code : real(file)->pMethods->xTruncate(real(file), size);
     }
     static int sync(sqlite3_file* file, int flags) {
+        ++current()->syncs_;
         const int code = enter(SQLITE_IOERR_FSYNC);
         return code ? code : real(file)->pMethods->xSync(real(file), flags);
     }
@@ -169,6 +171,7 @@ class FaultyVfs {
     std::uint64_t index_ = 0;
     std::uint64_t calls_ = 0;
     std::uint64_t faults_ = 0;
+    std::uint64_t syncs_ = 0;
 };
 
 }  // namespace stet::test

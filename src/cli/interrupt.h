@@ -1,0 +1,13 @@
+// Ctrl-C as a flag. The first one asks whatever runs to stop; a second one before the flag was
+// lowered ends the process on the spot, which never harms a session.
+#pragma once
+
+#include <atomic>
+
+namespace stet::cli {
+
+void catch_interrupts();
+// Raised by SIGINT; whoever honours it lowers it.
+std::atomic<bool>& interrupt_flag();
+
+}  // namespace stet::cli

@@ -1,0 +1,225 @@
+#include "cli/run.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/env.h"
+#include "base/try.h"
+#include "cli/interrupt.h"
+#include "cli/line_reader.h"
+#include "cli/paths.h"
+#include "cli/report.h"
+#include "cli/store_access.h"
+#include "cli/verbs.h"
+#include "gguf/gguf.h"
+#include "store/names.h"
+
+namespace stet::cli {
+namespace {
+
+constexpr std::uint32_t kContextMax = 1U << 30U;  // tokens
+constexpr std::uint32_t kThreadsMax = 512;
+constexpr std::uint32_t kBatchMax = 65536;  // tokens
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+    const auto passed = std::chrono::steady_clock::now() - start;
+    return std::chrono::duration<double, std::milli>(passed).count();
+}
+
+// Without the range's description, which makes the help hard to read.
+template <typename T>
+CLI::Validator in_range(T low, T high) {
+    return CLI::Range(low, high).description("");
+}
+
+void add_sampling_options(CLI::App& verb, RunFlags& flags) {
+    auto& sampling = flags.sampling;
+    const char* group = "Sampling";
+    const auto add = [&](const char* name, auto& value, const char* help) {
+        verb.add_option(name, value, help)->capture_default_str()->group(group);
+    };
+    add("--temp", sampling.temperature, "Temperature; 0 always takes the most likely token");
+    add("--top-k", sampling.top_k, "Keep the K most likely tokens; 0 keeps all");
+    add("--top-p", sampling.top_p, "Keep the likeliest tokens that make P together; 1 is off");
+    add("--min-p", sampling.min_p, "Keep tokens at least P times as likely as the best; 0 is off");
+    add("--repeat-penalty", sampling.repeat_penalty, "Divide logits of recent tokens; 1 is off");
+    add("--presence-penalty", sampling.presence_penalty, "Subtract for a token seen recently");
+    add("--frequency-penalty", sampling.frequency_penalty, "Subtract each time it was seen");
+    verb.add_option("--seed", sampling.seed, "Seed of the draws; 0 or -1 takes a new one")
+        ->group(group);
+    verb.add_option("-n,--predict", flags.predict, "Tokens of an answer at most; -1 is no limit")
+        ->check(in_range(std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()))
+        ->capture_default_str()
+        ->group(group);
+    verb.add_option("--stop", flags.stop, "Text that ends the answer; may be given again")
+        ->allow_extra_args(false)
+        ->group(group);
+    verb.add_flag("--ignore-eos", flags.ignore_eos, "Go on when the model ends its answer")
+        ->group(group);
+}
+
+void add_model_options(CLI::App& verb, RunFlags& flags) {
+    const char* group = "Model";
+    verb.add_option("-c,--ctx", flags.context, "Tokens of context; 0 is what it was trained with")
+        ->check(in_range(0U, kContextMax))
+        ->group(group);
+    verb.add_option("-t,--threads", flags.threads, "Threads; 0 is one for each core")
+        ->check(in_range(0U, kThreadsMax))
+        ->group(group);
+    verb.add_option("-b,--batch", flags.batch, "Prompt tokens computed in one step")
+        ->check(in_range(1U, kBatchMax))
+        ->capture_default_str()
+        ->group(group);
+    const auto types = CLI::IsMember({"f16", "q8_0", "f32"});
+    verb.add_option("--ctk", flags.k_type, "Type of keys in the state (also -ctk)")
+        ->check(types)
+        ->capture_default_str()
+        ->group(group);
+    verb.add_option("--ctv", flags.v_type, "Type of values in the state (also -ctv)")
+        ->check(types)
+        ->capture_default_str()
+        ->group(group);
+}
+
+void add_session_options(CLI::App& verb, RunFlags& flags) {
+    const char* group = "Session";
+    auto* name =
+        verb.add_option("--session", flags.session, "Resume or begin this session")->group(group);
+    verb.add_option("--store", flags.store, "Directory of the sessions")->group(group);
+    verb.add_flag("--no-session", flags.no_session, "Keep nothing")->excludes(name)->group(group);
+}
+
+memory::ElementType element_type(std::string_view name) {
+    if (name == "f32") return memory::ElementType::f32;
+    return name == "q8_0" ? memory::ElementType::q8_0 : memory::ElementType::f16;
+}
+
+Status check_flags(RunFlags& flags) {
+    // "-1" arrives as the largest number; both are how people ask for a fresh seed.
+    if (flags.sampling.seed == std::numeric_limits<std::uint64_t>::max()) flags.sampling.seed = 0;
+    STET_TRY(flags.sampling.validate());
+    if (flags.prompt && !flags.prompt_file.empty()) {
+        return Status(Code::invalid_argument, "a prompt and --file were given; give one of them");
+    }
+    for (const std::string& stop : flags.stop) {
+        if (stop.empty()) return Status(Code::invalid_argument, "--stop is empty");
+    }
+    if (!flags.session.empty()) STET_TRY(store::check_name(flags.session));
+    return {};
+}
+
+// A final newline belongs to the file, not to the prompt.
+std::string without_newline(std::string text) {
+    if (text.ends_with('\n')) text.pop_back();
+    return text;
+}
+
+Result<std::string> read_prompt_file(const std::string& path) {
+    if (path == "-") return read_all(STDIN_FILENO, "standard input");
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) {
+        const Code code = errno == ENOENT ? Code::not_found : Code::io;
+        return Status(code, fmt::format("cannot open '{}': {}", path, std::strerror(errno)));
+    }
+    auto text = read_all(descriptor, path);
+    ::close(descriptor);
+    return text;
+}
+
+// Where the prompt comes from decides between one answer and a chat.
+Result<std::optional<std::string>> find_prompt(RunFlags& flags) {
+    std::optional<std::string> prompt = flags.prompt;
+    if (!flags.prompt_file.empty()) {
+        STET_ASSIGN(std::string text, read_prompt_file(flags.prompt_file));
+        prompt = without_newline(std::move(text));
+    } else if (!prompt && !flags.chat) {
+        if (isatty(STDIN_FILENO) == 1) {
+            flags.chat = true;
+        } else {
+            STET_ASSIGN(std::string text, read_all(STDIN_FILENO, "standard input"));
+            prompt = without_newline(std::move(text));
+        }
+    }
+    if (prompt && prompt->empty()) return Status(Code::invalid_argument, "the prompt is empty");
+    return prompt;
+}
+
+Result<Run> load(RunFlags flags, Terminal& terminal) {
+    const bool has_session = !flags.no_session && (flags.chat || !flags.session.empty());
+    Spinner spinner(terminal, fmt::format("loading {}", flags.model));
+    auto start = std::chrono::steady_clock::now();
+    STET_ASSIGN(auto file, gguf::File::open(Env::posix(), flags.model));
+    Run run;
+    run.load_ms = ms_since(start);
+    Hash256 fingerprint;
+    if (has_session) {
+        STET_ASSIGN(fingerprint, gguf::fingerprint(Env::posix(), *file, cache_directory()));
+    }
+    start = std::chrono::steady_clock::now();
+    engine::EngineOptions options;
+    options.model.threads = static_cast<int>(flags.threads);
+    options.model.state_types = {element_type(flags.k_type), element_type(flags.v_type)};
+    options.context = flags.context;
+    options.batch = flags.batch;
+    STET_ASSIGN(run.engine, engine::Engine::create(std::move(file), options));
+    run.load_ms += ms_since(start);
+    if (has_session) {
+        STET_ASSIGN(run.store, open_store(flags.store, false));
+        if (flags.session.empty()) {
+            STET_ASSIGN(flags.session, fresh_session_name(*run.store));
+        }
+    }
+    STET_ASSIGN(run.conversation,
+                engine::Conversation::open(*run.engine, run.store.get(), flags.session, fingerprint,
+                                           flags.system));
+    run.flags = std::move(flags);
+    return run;
+}
+
+Status run_model(RunFlags flags, Terminal& terminal) {
+    STET_TRY(check_flags(flags));
+    terminal.set_quiet(flags.quiet || flags.json);
+    STET_ASSIGN(const std::optional<std::string> prompt, find_prompt(flags));
+    STET_ASSIGN(Run run, load(std::move(flags), terminal));
+    if (interrupt_flag().load()) return Status(Code::cancelled, "");
+    const auto& resumed = run.conversation->resume_report();
+    if (const auto line = resume_line(run.conversation->session(), resumed); !line.empty()) {
+        terminal.note(line);
+        if (!run.flags.system.empty()) terminal.note("it keeps its own system prompt");
+    }
+    if (run.flags.chat) return chat(run, prompt, terminal);
+    return run_turn(run, *prompt, terminal);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action& action, const std::string& program) {
+    auto* verb = app.add_subcommand("run", "Chat with a model, or answer one prompt");
+    auto flags = std::make_shared<RunFlags>();
+    flags->program = program;
+    verb->add_option("model", flags->model, "Model file (GGUF)")->required();
+    verb->add_option("prompt", flags->prompt, "Answer this and exit; without it, chat");
+    verb->add_option("-f,--file", flags->prompt_file, "Take the prompt from a file; - is stdin");
+    verb->add_flag("--chat", flags->chat, "Chat even if stdin is no terminal, line by line");
+    verb->add_option("--system", flags->system, "System prompt of a new conversation");
+    verb->add_flag("--raw", flags->raw, "Take the prompt as it is, without the chat template");
+    verb->add_flag("--json", flags->json, "One JSON object for each answer");
+    verb->add_flag("--quiet", flags->quiet, "Only answers and failures");
+    add_sampling_options(*verb, *flags);
+    add_model_options(*verb, *flags);
+    add_session_options(*verb, *flags);
+    verb->callback([flags, &action] {
+        action.is_json = flags->json;
+        action.run = [flags](Terminal& terminal) { return run_model(*flags, terminal); };
+    });
+}
+
+}  // namespace stet::cli

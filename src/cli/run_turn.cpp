@@ -1,0 +1,49 @@
+#include <algorithm>
+
+#include "base/try.h"
+#include "cli/interrupt.h"
+#include "cli/report.h"
+#include "cli/run.h"
+
+namespace stet::cli {
+
+engine::TurnRequest Run::request(std::string text) const {
+    engine::TurnRequest request;
+    request.text = std::move(text);
+    request.raw = flags.raw;
+    request.options.sampling = flags.sampling;
+    request.options.tokens_max =
+        static_cast<std::uint64_t>(std::max<std::int64_t>(0, flags.predict));
+    request.options.stop = flags.stop;
+    request.options.ignore_end = flags.ignore_eos;
+    return request;
+}
+
+Status run_turn(Run& run, std::string text, Terminal& terminal) {
+    engine::TurnRequest request = run.request(std::move(text));
+    Spinner spinner(terminal, "reading");
+    bool has_open_line = false;
+    request.cancel = &interrupt_flag();
+    request.on_text = [&](std::string_view piece) {
+        spinner.stop();
+        if (run.flags.json || piece.empty()) return;
+        // Nobody reads it: no reason to go on.
+        if (!terminal.print(piece)) interrupt_flag().store(true);
+        has_open_line = !piece.ends_with('\n');
+    };
+    const Result<engine::TurnResult> turn = run.conversation->run_turn(request);
+    spinner.stop();
+    if (has_open_line) STET_TRY(terminal.print("\n"));
+    STET_TRY(turn.status());
+    if (run.flags.json) {
+        STET_TRY(terminal.print(
+            json_line(turn_json(*turn, *run.conversation, run.has_session(), run.load_ms))));
+    } else if (terminal.is_watched()) {
+        terminal.note(turn_line(*turn));
+    }
+    STET_TRY(terminal.output_status());
+    if (turn->stop == engine::StopReason::cancelled) return Status(Code::cancelled, "");
+    return {};
+}
+
+}  // namespace stet::cli

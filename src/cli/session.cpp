@@ -1,0 +1,171 @@
+// `stet session`: what can be done with kept conversations without a model.
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/env.h"
+#include "base/try.h"
+#include "cli/report.h"
+#include "cli/store_access.h"
+#include "cli/verbs.h"
+#include "engine/turn_content.h"
+#include "store/store.h"
+
+namespace stet::cli {
+namespace {
+
+struct SessionFlags {
+    std::string store;
+    bool json = false;
+    std::string name;
+    std::string other;
+    std::vector<std::string> names;
+    std::optional<std::uint64_t> turn;
+};
+
+Status answer(const SessionFlags& flags, Terminal& terminal, const Json& json,
+              std::string_view text) {
+    return terminal.print(flags.json ? json_line(json) : fmt::format("{}\n", text));
+}
+
+// The id of turn `number` of a session; 0 is before the first.
+Result<store::TurnId> turn_id(store::Store& store, const std::string& name, std::uint64_t number) {
+    if (number == 0) return store::kNoTurn;
+    STET_ASSIGN(const auto turns, store.turns(name));
+    for (const auto& turn : turns) {
+        if (turn.number == number) return turn.id;
+    }
+    return Status(Code::not_found, fmt::format("session '{}' has no turn {}; it has {}", name,
+                                               number, turns.size()));
+}
+
+Status list(const SessionFlags& flags, Terminal& terminal) {
+    std::vector<store::SessionInfo> sessions;
+    auto store = open_store(flags.store, true);
+    if (store) {
+        STET_ASSIGN(sessions, (*store)->list());
+    } else if (store.status().code() != Code::not_found) {
+        return store.status();
+    }
+    if (flags.json) {
+        Json json = {{"sessions", Json::array()}};
+        for (const auto& session : sessions) json["sessions"].push_back(session_json(session));
+        return terminal.print(json_line(json));
+    }
+    if (sessions.empty()) {
+        terminal.note(fmt::format("no sessions in {}", store_directory(flags.store).string()));
+        return {};
+    }
+    return terminal.print(session_table(sessions, Env::posix().now()));
+}
+
+Status show(const SessionFlags& flags, Terminal& terminal) {
+    STET_ASSIGN(const auto store, open_store(flags.store, true));
+    STET_ASSIGN(const auto session, store->find(flags.name));
+    STET_ASSIGN(const auto turns, store->turns(flags.name));
+    Json json = {{"session", session_json(session)}, {"turns", Json::array()}};
+    std::string text =
+        fmt::format("session {}, {} turns, {} tokens, used {}\nmodel {} ({})\n", session.name,
+                    session.turns, session.tokens, format_age(session.used_ns, Env::posix().now()),
+                    session.model_name, session.model_path);
+    for (const auto& turn : turns) {
+        STET_ASSIGN(const auto content, engine::decode_turn_content(turn.content));
+        Json messages = Json::array();
+        text += fmt::format("\n-- turn {}, {} tokens\n", turn.number,
+                            turn.token_end - turn.token_begin);
+        for (const auto& message : content.messages) {
+            messages.push_back({{"role", message.role}, {"content", message.content}});
+            text += fmt::format("{}: {}\n", message.role, message.content);
+        }
+        json["turns"].push_back({{"number", turn.number},
+                                 {"token_begin", turn.token_begin},
+                                 {"token_end", turn.token_end},
+                                 {"created_ns", turn.created_ns},
+                                 {"messages", std::move(messages)}});
+    }
+    return terminal.print(flags.json ? json_line(json) : text);
+}
+
+Status remove(const SessionFlags& flags, Terminal& terminal) {
+    STET_ASSIGN(const auto store, open_store(flags.store, false));
+    for (const auto& name : flags.names) {
+        STET_TRY(store->remove(name));
+        STET_TRY(answer(flags, terminal, {{"removed", name}}, fmt::format("removed {}", name)));
+    }
+    return {};
+}
+
+Status fork(const SessionFlags& flags, Terminal& terminal) {
+    STET_ASSIGN(const auto store, open_store(flags.store, false));
+    std::optional<store::TurnId> turn;
+    if (flags.turn) {
+        STET_ASSIGN(turn, turn_id(*store, flags.name, *flags.turn));
+    }
+    STET_ASSIGN(const auto made, store->fork(flags.name, flags.other, turn));
+    return answer(flags, terminal,
+                  {{"forked", made.name}, {"from", flags.name}, {"turn", made.turns}},
+                  fmt::format("{} begins as {} after turn {}", made.name, flags.name, made.turns));
+}
+
+Status roll_back(const SessionFlags& flags, Terminal& terminal) {
+    STET_ASSIGN(const auto store, open_store(flags.store, false));
+    STET_ASSIGN(const auto session, store->find(flags.name));
+    if (!flags.turn && session.turns == 0) {
+        return Status(Code::unavailable,
+                      fmt::format("session '{}' has no turn to take back", flags.name));
+    }
+    const std::uint64_t number = flags.turn ? *flags.turn : session.turns - 1;
+    STET_ASSIGN(const auto id, turn_id(*store, flags.name, number));
+    STET_TRY(store->rollback(flags.name, id));
+    return answer(flags, terminal, {{"rolled_back", flags.name}, {"turn", number}},
+                  fmt::format("{} is back after turn {} (it was after {})", flags.name, number,
+                              session.turns));
+}
+
+Status rename(const SessionFlags& flags, Terminal& terminal) {
+    STET_ASSIGN(const auto store, open_store(flags.store, false));
+    STET_TRY(store->rename(flags.name, flags.other));
+    return answer(flags, terminal, {{"renamed", flags.other}, {"from", flags.name}},
+                  fmt::format("{} is {} now", flags.name, flags.other));
+}
+
+}  // namespace
+
+void add_session(CLI::App& app, Action& action) {
+    auto* group = app.add_subcommand("session", "List, show and change kept conversations");
+    group->require_subcommand(1);
+    auto flags = std::make_shared<SessionFlags>();
+    const auto add = [&](const char* name, const char* help,
+                         Status (*run)(const SessionFlags&, Terminal&)) {
+        auto* verb = group->add_subcommand(name, help);
+        verb->add_option("--store", flags->store, "Directory of the sessions");
+        verb->add_flag("--json", flags->json, "Answer in JSON");
+        verb->callback([flags, run, &action] {
+            action.is_json = flags->json;
+            action.run = [flags, run](Terminal& terminal) { return run(*flags, terminal); };
+        });
+        return verb;
+    };
+    add("ls", "List the sessions, last used first", list);
+    add("show", "Print the messages of a session", show)
+        ->add_option("name", flags->name, "Session")
+        ->required();
+    add("rm", "Remove sessions", remove)->add_option("name", flags->names, "Sessions")->required();
+    auto* forked = add("fork", "Begin a session with the turns of another", fork);
+    forked->add_option("from", flags->name, "Session to fork")->required();
+    forked->add_option("to", flags->other, "Name of the new one")->required();
+    forked->add_option("--turn", flags->turn, "Fork after this turn; default is the last");
+    auto* back = add("rollback", "Take turns of a session back", roll_back);
+    back->add_option("name", flags->name, "Session")->required();
+    back->add_option("--turn", flags->turn, "Go back to after this turn; default is one back");
+    auto* renamed = add("rename", "Give a session another name", rename);
+    renamed->add_option("from", flags->name, "Session")->required();
+    renamed->add_option("to", flags->other, "New name")->required();
+}
+
+}  // namespace stet::cli

@@ -1,0 +1,56 @@
+#include "cli/store_access.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <random>
+#include <string_view>
+
+#include "base/env.h"
+
+namespace stet::cli {
+namespace {
+
+constexpr std::array<std::string_view, 32> kAdjectives = {
+    "amber", "brave",  "brisk", "calm",  "clear", "crisp", "early", "fair",
+    "fleet", "gentle", "glad",  "grand", "green", "happy", "hazel", "honest",
+    "keen",  "kind",   "light", "lucky", "mild",  "neat",  "noble", "plain",
+    "proud", "quick",  "quiet", "rapid", "sharp", "snowy", "sunny", "warm"};
+constexpr std::array<std::string_view, 32> kNouns = {
+    "acorn", "badger", "beech", "birch",  "brook",  "cedar",  "cloud",  "comet",
+    "coral", "crane",  "delta", "ember",  "falcon", "fern",   "finch",  "harbor",
+    "heron", "island", "lark",  "maple",  "meadow", "otter",  "pebble", "pine",
+    "raven", "river",  "robin", "spruce", "stone",  "valley", "willow", "wren"};
+
+}  // namespace
+
+std::filesystem::path store_directory(const std::string& flag) {
+    return flag.empty() ? store::default_store_directory() : std::filesystem::path(flag);
+}
+
+Result<std::unique_ptr<store::Store>> open_store(const std::string& flag, bool read_only) {
+    store::StoreOptions options;
+    options.read_only = read_only;
+    auto store = store::Store::open(Env::posix(), store_directory(flag), options);
+    if (store.is_ok() || store.status().code() != Code::conflict) return store;
+    return store.status().with_context("the store is taken (--store DIR names another)");
+}
+
+Result<std::string> fresh_session_name(store::Store& store) {
+    constexpr int kTries = 100;
+    std::random_device device;
+    for (int i = 0; i < kTries; ++i) {
+        std::string name = fmt::format("{}-{}-{}", kAdjectives.at(device() % kAdjectives.size()),
+                                       kNouns.at(device() % kNouns.size()), 100 + device() % 900);
+        const auto found = store.find(name);
+        if (found.is_ok()) continue;
+        if (found.status().code() == Code::not_found) return name;
+        return found.status();
+    }
+    return Status(Code::resource_exhausted,
+                  fmt::format("found no free name for a session in {} tries; give one with "
+                              "--session NAME, or remove old ones with stet session rm",
+                              kTries));
+}
+
+}  // namespace stet::cli

@@ -1,0 +1,137 @@
+// The Store in a directory:
+//
+//   lock               held by the process that owns the store
+//   catalogue.sqlite   catalogue.h (and SQLite's -wal and -shm beside it)
+//   segments/*.seg     segment.h
+//
+// Thread rules: every public method holds the mutex; everything below it assumes so.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "state/extent.h"
+#include "store/catalogue.h"
+#include "store/segment.h"
+#include "store/store.h"
+
+namespace stet::store {
+
+class DirectoryStore final : public Store {
+  public:
+    DirectoryStore(Env& env, std::filesystem::path directory, StoreOptions options,
+                   std::unique_ptr<FileLock> lock, Catalogue catalogue,
+                   std::optional<SegmentWriter> writer);
+
+    Result<SessionInfo> create(std::string_view name, const Hash256& fingerprint,
+                               const memory::Schema& schema, std::string_view model_name,
+                               std::string_view model_path) override;
+    Result<SessionInfo> find(std::string_view name) override;
+    Result<std::vector<SessionInfo>> list() override;
+    Result<std::vector<Turn>> turns(std::string_view name) override;
+    Result<Turn> commit_turn(std::string_view name, const memory::Schema& schema,
+                             const state::Sequence& sequence, const NewTurn& turn) override;
+    Result<Loaded> load(std::string_view name, const Hash256& fingerprint, memory::PagePool& pool,
+                        std::optional<TurnId> turn) override;
+    Result<std::vector<state::Token>> tokens(std::string_view name) override;
+    Result<SessionInfo> fork(std::string_view from, std::string_view to,
+                             std::optional<TurnId> turn) override;
+    Status rollback(std::string_view name, TurnId turn) override;
+    Status rename(std::string_view from, std::string_view to) override;
+    Status remove(std::string_view name) override;
+    Result<Reclaimed> collect_garbage() override;
+    const std::filesystem::path& directory() const override { return directory_; }
+
+  private:
+    // The tokens up to a turn, and the prefix ids made of them.
+    struct Path {
+        TurnId head = kNoTurn;
+        std::uint64_t turns = 0;
+        std::vector<state::Token> tokens;
+        state::PrefixIds ids;
+    };
+    // An extent of a new turn: a record that is there, or one to be written.
+    struct Part {
+        state::Extent extent;
+        std::optional<RecordRow> known;
+        std::optional<Place> written;
+    };
+    // A sparse or dead segment.
+    struct Candidate {
+        std::uint64_t number = 0;
+        std::uint64_t size_bytes = 0;
+        std::uint64_t live_bytes = 0;
+    };
+
+    template <typename Work>
+    auto guarded(Work work) -> decltype(work());
+    Status check_writable() const;
+    std::int64_t stamp();
+
+    // store.cpp
+    Result<SessionRow> require(std::string_view name);
+    Status require_free(std::string_view name);
+    Result<SessionInfo> add_session(SessionRow row);
+    // `turn` when it is on the way from the first turn to the session's head, or kNoTurn.
+    Status require_turn(const SessionRow& session, TurnId turn);
+
+    // commit.cpp
+    Result<Turn> commit_checked(const SessionRow& session, const memory::Schema& schema,
+                                const state::Sequence& sequence, const NewTurn& turn);
+    Result<Path> take_path(const SessionRow& session);
+    Result<std::vector<Part>> plan(const memory::Schema& schema, const state::Sequence& sequence,
+                                   Path& path);
+    Status write_records(const memory::Schema& schema, const state::Sequence& sequence,
+                         std::vector<Part>& parts);
+    Status add_rows(SessionRow session, const std::vector<Part>& parts, TurnRow& row);
+
+    // load.cpp
+    Result<Loaded> load_checked(const SessionRow& session, const std::vector<TurnRow>& path,
+                                memory::PagePool& pool);
+    Status load_extent(const state::Extent& extent, state::Stage& stage,
+                       std::vector<std::byte>& buffer, std::uint64_t& bytes_read);
+
+    // garbage.cpp
+    Status check_liveness();
+    Result<std::uint64_t> forget_dead_records();
+    Result<std::vector<Candidate>> candidates();
+    Status copy_live_records(std::uint64_t segment);
+
+    Env* env_;
+    std::filesystem::path directory_;
+    StoreOptions options_;
+    std::mutex mutex_;
+    std::unique_ptr<FileLock> lock_;  // given up last
+    Catalogue catalogue_;
+    SegmentReader reader_;
+    std::optional<SegmentWriter> writer_;  // none when read only
+    std::list<Path> paths_;                // of the last commits, latest first
+    std::int64_t last_stamp_ = 0;
+};
+
+inline std::filesystem::path catalogue_path(const std::filesystem::path& store) {
+    return store / "catalogue.sqlite";
+}
+inline std::filesystem::path segments_path(const std::filesystem::path& store) {
+    return store / "segments";
+}
+
+// Nothing that is thrown leaves the library.
+template <typename Work>
+auto DirectoryStore::guarded(Work work) -> decltype(work()) {
+    try {
+        const std::lock_guard lock(mutex_);
+        return work();
+    } catch (const std::bad_alloc&) {
+        return Status(Code::resource_exhausted, "the system has no memory left for the store");
+    } catch (const std::exception& error) {
+        return Status(Code::internal, std::string("store: ") + error.what());
+    }
+}
+
+}  // namespace stet::store

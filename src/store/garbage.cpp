@@ -1,0 +1,162 @@
+// collect_garbage. Order is everything: rows go before the bytes that they name, copies are named
+// before what they are copies of goes.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "store/directory_store.h"
+
+namespace stet::store {
+namespace {
+
+constexpr std::uint64_t kSparsePercent = 50;  // segments with less live bytes are copied together
+
+}  // namespace
+
+Result<Reclaimed> DirectoryStore::collect_garbage() {
+    return guarded([&]() -> Result<Reclaimed> {
+        STET_TRY(check_writable());
+        STET_TRY(check_liveness());
+        Reclaimed reclaimed;
+        STET_ASSIGN(reclaimed.records, forget_dead_records());
+        STET_ASSIGN(const std::vector<Candidate> segments, candidates());
+        std::uint64_t copied_bytes = 0;
+        for (const Candidate& segment : segments) {
+            // A segment with a damaged record stays: what is left of it may be mended yet.
+            if (segment.live_bytes != 0) {
+                const Status copied = copy_live_records(segment.number);
+                if (copied.code() == Code::corruption) continue;
+                STET_TRY(copied);
+                copied_bytes += segment.live_bytes;
+            }
+            reader_.forget();
+            STET_TRY(env_->remove(segments_path(directory_) / segment_name(segment.number)));
+            ++reclaimed.segments;
+            reclaimed.bytes += segment.size_bytes;
+        }
+        if (reclaimed.segments != 0) STET_TRY(env_->sync_directory(segments_path(directory_)));
+        reclaimed.bytes -= std::min(reclaimed.bytes, copied_bytes);
+        return reclaimed;
+    });
+}
+
+// What is live follows from turn_record; so every turn must still list all of its records.
+Status DirectoryStore::check_liveness() {
+    Database& database = catalogue_.database();
+    STET_ASSIGN(Statement turns, database.query("SELECT id FROM turn"));
+    while (true) {
+        STET_ASSIGN(const bool is_there, turns.step());
+        if (!is_there) return {};
+        const TurnId id = turns.integer(0);
+        STET_ASSIGN(const TurnRow turn, catalogue_.turn(id));
+        STET_ASSIGN(
+            Statement row,
+            database.query("SELECT r.key FROM turn_record l JOIN record r ON r.id = l.record "
+                           "WHERE l.turn = ?1",
+                           id));
+        std::vector<Hash256> keys;
+        while (true) {
+            STET_ASSIGN(const bool has_key, row.step());
+            if (!has_key) break;
+            STET_ASSIGN(const Hash256 key, row.digest<32>(0));
+            keys.push_back(key);
+        }
+        if (keys_checksum(std::move(keys)) != turn.records) {
+            return Status(
+                Code::corruption,
+                fmt::format("catalogue '{}': the list of records of turn id {} is damaged; "
+                            "nothing is removed",
+                            catalogue_path(directory_).string(), id));
+        }
+    }
+}
+
+// Commits even when there are none: after that no earlier COMMIT that failed can come back and name
+// bytes that are about to go (Transaction::commit).
+Result<std::uint64_t> DirectoryStore::forget_dead_records() {
+    Database& database = catalogue_.database();
+    STET_ASSIGN(Transaction transaction, catalogue_.begin());
+    STET_TRY(
+        database.run("INSERT INTO meta VALUES ('collected', ?1) "
+                     "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                     std::string_view(std::to_string(stamp()))));
+    STET_ASSIGN(const auto before, database.number("SELECT count(*) FROM record"));
+    STET_TRY(database.run("DELETE FROM record WHERE id NOT IN (SELECT record FROM turn_record)"));
+    STET_ASSIGN(const auto after, database.number("SELECT count(*) FROM record"));
+    STET_TRY(transaction.commit());
+    return static_cast<std::uint64_t>(before.value_or(0) - after.value_or(0));
+}
+
+// Segments to remove, but for the one that is being written.
+Result<std::vector<DirectoryStore::Candidate>> DirectoryStore::candidates() {
+    std::map<std::uint64_t, std::uint64_t> live_bytes;
+    STET_ASSIGN(Statement row,
+                catalogue_.database().query("SELECT segment, offset, size_bytes FROM record"));
+    while (true) {
+        STET_ASSIGN(const bool is_there, row.step());
+        if (!is_there) break;
+        const Place place{static_cast<std::uint64_t>(row.integer(0)),
+                          static_cast<std::uint64_t>(row.integer(1)),
+                          static_cast<std::uint64_t>(row.integer(2)),
+                          {}};
+        live_bytes[place.segment] += place.end() - place.offset;
+    }
+    std::vector<Candidate> candidates;
+    STET_ASSIGN(const std::vector<std::string> names, env_->list(segments_path(directory_)));
+    for (const std::string& name : names) {
+        const std::uint64_t number = segment_number(name);
+        if (number == 0 || number == writer_->number()) continue;
+        STET_ASSIGN(const FileInfo info, env_->info(segments_path(directory_) / name));
+        const std::uint64_t live = live_bytes.contains(number) ? live_bytes[number] : 0;
+        if (live == 0 || live < info.size_bytes / 100 * kSparsePercent) {
+            candidates.push_back({number, info.size_bytes, live});
+        }
+    }
+    return candidates;
+}
+
+Status DirectoryStore::copy_live_records(std::uint64_t segment) {
+    struct Live {
+        std::int64_t id;
+        Hash256 key;
+        Place place;
+    };
+    std::vector<Live> records;
+    {
+        STET_ASSIGN(Statement row, catalogue_.database().query(
+                                       "SELECT id, key, offset, size_bytes, checksum FROM record "
+                                       "WHERE segment = ?1 ORDER BY offset",
+                                       static_cast<std::int64_t>(segment)));
+        while (true) {
+            STET_ASSIGN(const bool is_there, row.step());
+            if (!is_there) break;
+            Live live{row.integer(0),
+                      {},
+                      {segment,
+                       static_cast<std::uint64_t>(row.integer(2)),
+                       static_cast<std::uint64_t>(row.integer(3)),
+                       {}}};
+            STET_ASSIGN(live.key, row.digest<32>(1));
+            STET_ASSIGN(live.place.checksum, row.digest<16>(4));
+            records.push_back(live);
+        }
+    }
+    Unnamed unnamed(*writer_);
+    std::vector<std::byte> buffer;
+    for (Live& live : records) {
+        STET_ASSIGN(const auto payload, reader_.read(live.key, live.place, buffer));
+        STET_ASSIGN(live.place, writer_->append(live.key, payload.size(), [&](auto into) {
+            std::ranges::copy(payload, into.begin());
+        }));
+    }
+    STET_TRY(writer_->sync());
+    STET_ASSIGN(Transaction transaction, catalogue_.begin());
+    for (const Live& live : records) STET_TRY(catalogue_.move(live.id, live.place));
+    const Status committed = transaction.commit();
+    unnamed.keep();
+    return committed;
+}
+
+}  // namespace stet::store
