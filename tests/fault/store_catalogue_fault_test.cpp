@@ -6,9 +6,10 @@
 #include "support/faulty_vfs.h"
 #include "unit/store/store_history.h"
 
-namespace stet::test {
+namespace stet::store_test {
 namespace {
 
+using test::FaultyVfs;
 using Kind = Operation::Kind;
 
 const std::vector<Operation> kBefore = {
@@ -150,4 +151,4 @@ TEST(CatalogueFault, ACommitSyncsTheCatalogueOnce) {
 }
 
 }  // namespace
-}  // namespace stet::test
+}  // namespace stet::store_test

@@ -8,7 +8,7 @@
 
 #include "unit/store/store_world.h"
 
-namespace stet::test {
+namespace stet::store_test {
 namespace {
 
 // A store with two sessions that are small enough to try everything on.
@@ -242,4 +242,4 @@ TEST(StoreDamage, BytesOfTheCatalogue) {
 }
 
 }  // namespace
-}  // namespace stet::test
+}  // namespace stet::store_test

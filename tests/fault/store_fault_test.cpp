@@ -6,9 +6,13 @@
 #include "support/fault_env.h"
 #include "unit/store/store_history.h"
 
-namespace stet::test {
+namespace stet::store_test {
 namespace {
 
+using test::FaultEnv;
+using test::kAnyOp;
+using test::kSync;
+using test::kWrite;
 using Kind = Operation::Kind;
 
 // Before the faults: turns to lose, shared prefixes, garbage.
@@ -173,4 +177,4 @@ TEST(StoreFaults, AFullDiskIsSurvivedWithoutLitter) {
 }
 
 }  // namespace
-}  // namespace stet::test
+}  // namespace stet::store_test

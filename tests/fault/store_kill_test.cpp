@@ -10,7 +10,7 @@
 
 #include "unit/store/store_world.h"
 
-namespace stet::test {
+namespace stet::store_test {
 namespace {
 
 constexpr std::uint64_t kSessions = 3;
@@ -123,4 +123,4 @@ TEST(StoreKill, WhatWasAcknowledgedIsThere) {
 }
 
 }  // namespace
-}  // namespace stet::test
+}  // namespace stet::store_test

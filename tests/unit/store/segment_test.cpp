@@ -8,9 +8,11 @@
 namespace stet::store {
 namespace {
 
-using test::read_bytes;
-using test::TempDirectory;
-using test::write_bytes;
+using store_test::fingerprint_of;
+using store_test::make_row;
+using store_test::read_bytes;
+using store_test::TempDirectory;
+using store_test::write_bytes;
 
 class Segments : public testing::Test {
   protected:
@@ -23,11 +25,11 @@ class Segments : public testing::Test {
     }
     static std::vector<std::byte> payload_of(std::uint64_t seed, std::size_t size) {
         std::vector<std::byte> payload(size);
-        test::make_row(seed, 0, 0, payload.data(), size);
+        make_row(seed, 0, 0, payload.data(), size);
         return payload;
     }
     static Result<Place> append(SegmentWriter& writer, std::uint64_t seed, std::size_t size) {
-        return writer.append(test::fingerprint_of(seed), size, [&](std::span<std::byte> into) {
+        return writer.append(fingerprint_of(seed), size, [&](std::span<std::byte> into) {
             std::ranges::copy(payload_of(seed, size), into.begin());
         });
     }
@@ -41,7 +43,7 @@ class Segments : public testing::Test {
     Status read(const Place& place, std::uint64_t seed) {
         SegmentReader reader(env_, directory_.path());
         std::vector<std::byte> buffer;
-        const auto payload = reader.read(test::fingerprint_of(seed), place, buffer);
+        const auto payload = reader.read(fingerprint_of(seed), place, buffer);
         if (!payload) return payload.status();
         EXPECT_TRUE(std::ranges::equal(*payload, payload_of(seed, place.size_bytes)));
         return {};
@@ -122,18 +124,28 @@ TEST_F(Segments, EveryFieldOfAPlaceIsCompared) {
 TEST_F(Segments, ASegmentOfAnotherNumberOrNewerVersionIsRefused) {
     SegmentWriter to = writer();
     Place place = kept(to, 1, 100);
-    std::vector<std::byte> bytes = read_bytes(path(1));
+    const std::vector<std::byte> bytes = read_bytes(path(1));
     write_bytes(path(2), bytes);
     place.segment = 2;
     EXPECT_EQ(read(place, 1).code(), Code::corruption);
     place.segment = 1;
-    bytes[8] = std::byte{2};
-    write_bytes(path(1), bytes);
+    const auto write_header = [&](std::size_t at, std::byte value, bool seal) {
+        std::vector<std::byte> changed = bytes;
+        changed[at] = value;
+        const Hash128 checksum = xxh3_128(std::span(changed).first(112));
+        if (seal) std::memcpy(changed.data() + 112, checksum.bytes.data(), 16);
+        write_bytes(path(1), changed);
+    };
+    write_header(8, std::byte{2}, false);
     EXPECT_EQ(read(place, 1).code(), Code::corruption) << "checksum first";
-    const Hash128 checksum = xxh3_128(std::span(bytes).first(112));
-    std::memcpy(bytes.data() + 112, checksum.bytes.data(), 16);
-    write_bytes(path(1), bytes);
-    EXPECT_EQ(read(place, 1).code(), Code::incompatible);
+    write_header(8, std::byte{2}, true);
+    EXPECT_EQ(read(place, 1).code(), Code::incompatible) << "a newer version";
+    write_header(16, std::byte{2}, true);
+    EXPECT_EQ(read(place, 1).code(), Code::corruption) << "another number";
+    write_header(0, std::byte{'x'}, true);
+    EXPECT_EQ(read(place, 1).code(), Code::corruption) << "no segment";
+    write_header(0, bytes[0], true);
+    EXPECT_TRUE(read(place, 1).is_ok());
 }
 
 TEST_F(Segments, AFullSegmentIsFollowedByANewOne) {

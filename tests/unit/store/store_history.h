@@ -9,7 +9,7 @@
 
 #include "unit/store/store_world.h"
 
-namespace stet::test {
+namespace stet::store_test {
 
 struct Operation {
     enum class Kind { create, commit, fork, rollback, rename, remove, reopen, collect };
@@ -154,4 +154,4 @@ class History {
     std::map<std::string, Steps> sessions_;
 };
 
-}  // namespace stet::test
+}  // namespace stet::store_test

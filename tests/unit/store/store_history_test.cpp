@@ -2,7 +2,7 @@
 
 #include "unit/store/store_history.h"
 
-namespace stet::test {
+namespace stet::store_test {
 namespace {
 
 Operation operation_of(std::uint64_t choice, std::uint64_t seed) {
@@ -87,4 +87,4 @@ TEST(StoreHistory, GarbageIsGoneInTheEnd) {
 }
 
 }  // namespace
-}  // namespace stet::test
+}  // namespace stet::store_test

@@ -9,7 +9,7 @@
 
 #include "unit/store/store_world.h"
 
-namespace stet::test {
+namespace stet::store_test {
 namespace {
 
 using store::kNoTurn;
@@ -404,6 +404,44 @@ TEST(Store, ANewerVersionIsRefusedByName) {
     EXPECT_NE(refused.to_string().find("version 7"), std::string::npos) << refused.to_string();
 }
 
+// Someone edits the catalogue by hand, or its file decays in a way that SQLite does not notice.
+TEST(Store, ChangedRowsAreNoticed) {
+    World world;
+    const auto catalogue = world.directory() / "catalogue.sqlite";
+    ASSERT_OK(world.open());
+    ASSERT_OK(world.create("a"));
+    ASSERT_OK(world.create("b"));
+    Sequence a = Sequence::empty(world.schema);
+    Sequence b = Sequence::empty(world.schema);
+    ASSERT_OK(world.commit("a", a, 30, 1).status());
+    ASSERT_OK(world.commit("b", b, 30, 2).status());
+    world.store.reset();
+    run_sql(catalogue,
+            "UPDATE session SET head = (SELECT head FROM session WHERE name = 'b') "
+            "WHERE name = 'a'");
+    ASSERT_OK(world.open());
+    EXPECT_EQ(world.store->find("a").status().code(), Code::corruption);
+    EXPECT_EQ(world.store->load("a", world.fingerprint, world.pool).status().code(),
+              Code::corruption);
+    EXPECT_EQ(world.wrong_session("b", b.tokens), "");
+    EXPECT_EQ(world.store->list()->size(), 2U);
+    ASSERT_OK(world.store->remove("a"));
+    EXPECT_EQ(world.wrong_session("b", b.tokens), "");
+
+    world.store.reset();
+    run_sql(catalogue,
+            "DELETE FROM turn_record WHERE turn = 2 AND record = "
+            "(SELECT max(record) FROM turn_record)");
+    ASSERT_OK(world.open());
+    EXPECT_EQ(world.store->collect_garbage().status().code(), Code::corruption);
+    EXPECT_EQ(world.wrong_session("b", b.tokens), "") << "nothing was removed";
+
+    world.store.reset();
+    run_sql(catalogue, "UPDATE turn SET content = '{}' WHERE id = 2");
+    ASSERT_OK(world.open());
+    EXPECT_EQ(world.store->turns("b").status().code(), Code::corruption);
+}
+
 TEST(Store, AForeignOrLostCatalogueIsNotMadeAnew) {
     World world;
     const auto catalogue = world.directory() / "catalogue.sqlite";
@@ -437,4 +475,4 @@ TEST(Store, DefaultDirectoryFollowsXdg) {
 }
 
 }  // namespace
-}  // namespace stet::test
+}  // namespace stet::store_test

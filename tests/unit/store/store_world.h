@@ -21,7 +21,7 @@
 #include "state/sequence.h"
 #include "store/store.h"
 
-namespace stet::test {
+namespace stet::store_test {
 
 using memory::ElementType;
 using memory::Group;
@@ -288,4 +288,4 @@ class World {
     Env& env_;
 };
 
-}  // namespace stet::test
+}  // namespace stet::store_test
