@@ -68,9 +68,11 @@ class BpeTokenizer final : public TokenizerBase {
     void encode_text(std::string_view text, Session& session, std::vector<Token>& output) const;
     void encode_dna(std::string_view text, Session& session, std::vector<Token>& output) const;
     void encode_kmers(std::string_view letters, Token unknown, std::vector<Token>& output) const;
-    void encode_spaceless(std::string_view text, Session& session, std::vector<Token>& output) const;
+    void encode_spaceless(std::string_view text, Session& session,
+                          std::vector<Token>& output) const;
     void encode_piece(std::string_view text, Session& session, std::vector<Token>& output) const;
-    void encode_metaspace(std::string_view word, Session& session, std::vector<Token>& output) const;
+    void encode_metaspace(std::string_view word, Session& session,
+                          std::vector<Token>& output) const;
     void encode_word(std::string_view word, Session& session, std::vector<Token>& output) const;
     Token whole_word(std::string_view word, Session& session) const;
     void merge_word(std::string_view word, Session& session, std::vector<Token>& output) const;
@@ -83,7 +85,7 @@ class BpeTokenizer final : public TokenizerBase {
     bool is_dna_;
     bool drops_spaces_;
     PairMap merges_;
-    Segmenter segmenter_;                        // raw vocabularies only
+    Segmenter segmenter_;                            // raw vocabularies only
     std::array<std::uint32_t, 256> byte_symbols_{};  // of raw ones only ASCII is used
     std::deque<std::string> extra_texts_;
     TextIndex extra_index_;
@@ -130,8 +132,9 @@ void BpeTokenizer::add_merges(std::span<Merge> merges, std::size_t first_rank) {
         const auto rank = static_cast<std::uint32_t>(first_rank++);
         const std::uint32_t merged = merge.symbol[2];
         // Text must not turn into a special token by merging: only parse_special does that.
-        const bool special = merged < vocabulary().size() &&
-                             vocabulary().is(static_cast<Token>(merged), kControl | kUnknown | kByte);
+        const bool special =
+            merged < vocabulary().size() &&
+            vocabulary().is(static_cast<Token>(merged), kControl | kUnknown | kByte);
         if (special) continue;
         merges_.insert(merge.symbol[0], merge.symbol[1], {rank, merged});
         if (pre_.rules().raw) segmenter_.allow_across(merge.left(), merge.right());
@@ -151,17 +154,18 @@ Status BpeTokenizer::build(const gguf::File& file, const std::vector<std::string
             const std::string_view line = (*merges)[first + i];
             const std::size_t space = line.find(' ', 1);
             if (space == std::string_view::npos) {
-                return {Code::corruption,
-                        fmt::format("merge {} of {} is '{}', expected two parts and a space between",
-                                    first + i, file.path().string(), line)};
+                return {
+                    Code::corruption,
+                    fmt::format("merge {} of {} is '{}', expected two parts and a space between",
+                                first + i, file.path().string(), line)};
             }
             read_merge(line, space, batch[i]);
         }
         add_merges(std::span(batch).first(some), first);
     }
     for (std::size_t byte = 0; byte < byte_symbols_.size(); ++byte) {
-        const std::string text = pre_.rules().raw ? std::string(1, static_cast<char>(byte))
-                                                  : byte_alphabet().text[byte];
+        const std::string text =
+            pre_.rules().raw ? std::string(1, static_cast<char>(byte)) : byte_alphabet().text[byte];
         byte_symbols_[byte] = symbol_of(text, hash_bytes(text));
     }
     return {};
@@ -237,9 +241,8 @@ void BpeTokenizer::encode_kmers(std::string_view letters, Token unknown,
     std::string kmer;
     for (std::size_t begin = 0; begin < letters.size(); begin += kKmerLetters) {
         kmer.assign(letters.substr(begin, kKmerLetters));
-        std::transform(kmer.begin(), kmer.end(), kmer.begin(), [](char c) {
-            return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
-        });
+        std::transform(kmer.begin(), kmer.end(), kmer.begin(),
+                       [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
         kmer.resize(kKmerLetters, 'A');
         kmer.append(kKmerMark);
         const Token token = find(kmer);
@@ -262,8 +265,8 @@ void BpeTokenizer::encode_spaceless(std::string_view text, Session& session,
             continue;
         }
         if (part == nullptr) part = &session.texts.emplace_back();
-        utf8_append(*part, vocabulary().flags().lowercase ? to_lower(step.codepoint)
-                                                          : step.codepoint);
+        utf8_append(*part,
+                    vocabulary().flags().lowercase ? to_lower(step.codepoint) : step.codepoint);
     }
     flush();
 }
@@ -287,7 +290,8 @@ void BpeTokenizer::encode_metaspace(std::string_view word, Session& session,
         word = begun;
     }
     while (!word.empty()) {
-        const std::size_t end = std::min(word.find(kEscapedSpace, kEscapedSpace.size()), word.size());
+        const std::size_t end =
+            std::min(word.find(kEscapedSpace, kEscapedSpace.size()), word.size());
         encode_word(word.substr(0, end), session, output);
         word.remove_prefix(end);
     }
@@ -309,9 +313,8 @@ void BpeTokenizer::encode_word(std::string_view word, Session& session,
         return;
     }
     // A raw word can be a whole line: it is cut where no merge can reach across.
-    segmenter_.for_each(word, [&](std::string_view part) {
-        session.cache.append(part, output, encode);
-    });
+    segmenter_.for_each(word,
+                        [&](std::string_view part) { session.cache.append(part, output, encode); });
 }
 
 Token BpeTokenizer::whole_word(std::string_view word, Session& session) const {

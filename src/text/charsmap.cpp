@@ -7,10 +7,18 @@ namespace {
 
 // A unit: bits 0-7 label and bit 31 together must equal the label walked; bit 8 says that a value
 // follows; bits 10-30 are the offset, in steps of 256 if bit 9 is set.
-std::uint32_t offset_of(std::uint32_t unit) { return (unit >> 10) << ((unit & (1U << 9)) >> 6); }
-std::uint32_t label_of(std::uint32_t unit) { return unit & ((1U << 31) | 0xFFU); }
-bool has_value(std::uint32_t unit) { return (unit >> 8 & 1) != 0; }
-std::uint32_t value_of(std::uint32_t unit) { return unit & ((1U << 31) - 1); }
+std::uint32_t offset_of(std::uint32_t unit) {
+    return (unit >> 10) << ((unit & (1U << 9)) >> 6);
+}
+std::uint32_t label_of(std::uint32_t unit) {
+    return unit & ((1U << 31) | 0xFFU);
+}
+bool has_value(std::uint32_t unit) {
+    return (unit >> 8 & 1) != 0;
+}
+std::uint32_t value_of(std::uint32_t unit) {
+    return unit & ((1U << 31) - 1);
+}
 
 }  // namespace
 

@@ -44,8 +44,8 @@ Status to_status(const jinja::TemplateError& error) {
     if (error.line == 0) {
         return Status(error.code, fmt::format("chat template: {}", one_line(error.message)));
     }
-    return Status(error.code, fmt::format("chat template, line {}: {}", error.line,
-                                          one_line(error.message)));
+    return Status(error.code,
+                  fmt::format("chat template, line {}: {}", error.line, one_line(error.message)));
 }
 
 // Runs `work`, whose exceptions become the Status.
@@ -117,6 +117,8 @@ Result<std::string> ChatTemplate::render(std::string_view variables_json,
     });
 }
 
-std::string_view ChatTemplate::source() const { return program_->source; }
+std::string_view ChatTemplate::source() const {
+    return program_->source;
+}
 
 }  // namespace stet::text

@@ -80,7 +80,8 @@ struct Join {
 // Pair of symbol ids -> Join. The pair (0xFFFFFFFF, 0xFFFFFFFF) can't be a key.
 class PairMap {
   public:
-    explicit PairMap(std::size_t expected = 0) : slots_(std::bit_ceil(expected + expected / 2 + 8)) {}
+    explicit PairMap(std::size_t expected = 0)
+        : slots_(std::bit_ceil(expected + expected / 2 + 8)) {}
 
     // Keeps the first; ignores what is beyond the expected number.
     void insert(std::uint32_t left, std::uint32_t right, Join join) {

@@ -28,9 +28,15 @@ Values view_items(Runtime& runtime, const View& view) {
     out.reserve(view.dict->size());
     for (const auto& [key, value] : view.dict->entries()) {
         switch (view.part) {
-            case View::Part::keys: out.push_back(key); break;
-            case View::Part::values: out.push_back(value); break;
-            case View::Part::items: out.push_back(runtime.pair(key, value)); break;
+            case View::Part::keys:
+                out.push_back(key);
+                break;
+            case View::Part::values:
+                out.push_back(value);
+                break;
+            case View::Part::items:
+                out.push_back(runtime.pair(key, value));
+                break;
         }
     }
     return out;
@@ -61,8 +67,8 @@ std::optional<Value> find_attribute(Runtime& runtime, const Value& object, const
     }
     if (const MethodEntry* method = find_method(object, text)) {
         if (method->mutates && runtime.dialect() == Dialect::reference) {
-            return Value::undefined(fmt::format("access to attribute '{}' of {} is unsafe", text,
-                                                type_name(object)));
+            return Value::undefined(
+                fmt::format("access to attribute '{}' of {} is unsafe", text, type_name(object)));
         }
         return Value::object(runtime.make<Method>(object, method));
     }

@@ -19,24 +19,25 @@ namespace stet::text::jinja {
 using Symbol = std::uint32_t;  // number of a variable's name
 
 enum class ExprKind : std::uint8_t {
-    constant,     // constant
-    name,         // symbol
-    list,         // items
-    tuple,        // items
-    dict,         // items: key, value, key, value, ...
-    attribute,    // items[0].constant
-    item,         // items[0][items[1]]
-    slice,        // items[0][items[1]:items[2]:items[3]]; null where left out
-    call,         // items[0](items[1], ..., named, *star, **star_star)
-    filter,       // items[0] | name(items[1], ...); items[0] null: the text of the block
-    test,         // items[0] is name(items[1], ...)
-    not_,         // items[0]
-    negative,     // items[0]
-    positive,     // items[0]
-    arithmetic,   // items[0] op items[1]
-    concat,       // items joined as text
-    compare,      // items[0] operators[0] items[1] operators[1] items[2] ...
-    and_, or_,    // items[0], items[1]
+    constant,    // constant
+    name,        // symbol
+    list,        // items
+    tuple,       // items
+    dict,        // items: key, value, key, value, ...
+    attribute,   // items[0].constant
+    item,        // items[0][items[1]]
+    slice,       // items[0][items[1]:items[2]:items[3]]; null where left out
+    call,        // items[0](items[1], ..., named, *star, **star_star)
+    filter,      // items[0] | name(items[1], ...); items[0] null: the text of the block
+    test,        // items[0] is name(items[1], ...)
+    not_,        // items[0]
+    negative,    // items[0]
+    positive,    // items[0]
+    arithmetic,  // items[0] op items[1]
+    concat,      // items joined as text
+    compare,     // items[0] operators[0] items[1] operators[1] items[2] ...
+    and_,
+    or_,          // items[0], items[1]
     conditional,  // items[0] if items[1] else items[2], which may be null
     member,       // as a target only: symbol.constant of a namespace
 };
@@ -76,7 +77,8 @@ enum class StmtKind : std::uint8_t {
     filter_block,  // exprs[0], body
     with,          // targets (exprs at even places), values (odd), body
     scope,         // body
-    break_, continue_,
+    break_,
+    continue_,
 };
 
 // Of a macro or a call block.

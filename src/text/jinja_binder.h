@@ -70,8 +70,7 @@ class Binder {
                              arguments_.positional.size()));
         }
         if (!arguments_.named.empty()) {
-            fail(fmt::format("{} has no argument '{}'", function_,
-                             arguments_.named.front().first));
+            fail(fmt::format("{} has no argument '{}'", function_, arguments_.named.front().first));
         }
     }
 

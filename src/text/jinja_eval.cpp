@@ -12,23 +12,34 @@ Value Interpreter::eval(const Expr& expr) {
     runtime_.charge_steps(1);
     line_ = expr.line;
     switch (expr.kind) {
-        case ExprKind::constant: return expr.constant;
-        case ExprKind::name: return eval_name(expr);
-        case ExprKind::list: return runtime_.list(eval_all(expr.items));
-        case ExprKind::tuple: return runtime_.tuple(eval_all(expr.items));
-        case ExprKind::dict: return eval_dict(expr);
+        case ExprKind::constant:
+            return expr.constant;
+        case ExprKind::name:
+            return eval_name(expr);
+        case ExprKind::list:
+            return runtime_.list(eval_all(expr.items));
+        case ExprKind::tuple:
+            return runtime_.tuple(eval_all(expr.items));
+        case ExprKind::dict:
+            return eval_dict(expr);
         case ExprKind::attribute:
             return get_attribute(runtime_, eval(*expr.items[0]), expr.constant);
         case ExprKind::item: {
             const Value object = eval(*expr.items[0]);
             return get_item(runtime_, object, eval(*expr.items[1]));
         }
-        case ExprKind::slice: return eval_slice(expr);
-        case ExprKind::call: return eval_call(expr);
-        case ExprKind::filter: return eval_filter(expr);
-        case ExprKind::test: return eval_test(expr);
-        case ExprKind::not_: return Value::boolean(!truthy(runtime_, eval(*expr.items[0])));
-        case ExprKind::negative: return negate(runtime_, eval(*expr.items[0]));
+        case ExprKind::slice:
+            return eval_slice(expr);
+        case ExprKind::call:
+            return eval_call(expr);
+        case ExprKind::filter:
+            return eval_filter(expr);
+        case ExprKind::test:
+            return eval_test(expr);
+        case ExprKind::not_:
+            return Value::boolean(!truthy(runtime_, eval(*expr.items[0])));
+        case ExprKind::negative:
+            return negate(runtime_, eval(*expr.items[0]));
         case ExprKind::positive: {
             const Value value = eval(*expr.items[0]);
             return value.is_number() && !value.is_boolean()
@@ -39,8 +50,10 @@ Value Interpreter::eval(const Expr& expr) {
             const Value left = eval(*expr.items[0]);
             return arithmetic(runtime_, expr.op, left, eval(*expr.items[1]));
         }
-        case ExprKind::concat: return eval_concat(expr);
-        case ExprKind::compare: return eval_compare(expr);
+        case ExprKind::concat:
+            return eval_concat(expr);
+        case ExprKind::compare:
+            return eval_compare(expr);
         case ExprKind::and_: {
             const Value left = eval(*expr.items[0]);
             return truthy(runtime_, left) ? eval(*expr.items[1]) : left;
@@ -49,8 +62,10 @@ Value Interpreter::eval(const Expr& expr) {
             const Value left = eval(*expr.items[0]);
             return truthy(runtime_, left) ? left : eval(*expr.items[1]);
         }
-        case ExprKind::conditional: return eval_conditional(expr);
-        case ExprKind::member: break;
+        case ExprKind::conditional:
+            return eval_conditional(expr);
+        case ExprKind::member:
+            break;
     }
     return Value::none();
 }
@@ -106,14 +121,30 @@ Value Interpreter::eval_compare(const Expr& expr) {
         Value right = eval(*expr.items[i + 1]);
         bool holds = false;
         switch (expr.operators[i]) {
-            case Comparison::eq: holds = equal(runtime_, left, right); break;
-            case Comparison::ne: holds = !equal(runtime_, left, right); break;
-            case Comparison::lt: holds = compare(runtime_, TokenKind::lt, left, right); break;
-            case Comparison::le: holds = compare(runtime_, TokenKind::le, left, right); break;
-            case Comparison::gt: holds = compare(runtime_, TokenKind::gt, left, right); break;
-            case Comparison::ge: holds = compare(runtime_, TokenKind::ge, left, right); break;
-            case Comparison::in: holds = contains(runtime_, right, left); break;
-            case Comparison::not_in: holds = !contains(runtime_, right, left); break;
+            case Comparison::eq:
+                holds = equal(runtime_, left, right);
+                break;
+            case Comparison::ne:
+                holds = !equal(runtime_, left, right);
+                break;
+            case Comparison::lt:
+                holds = compare(runtime_, TokenKind::lt, left, right);
+                break;
+            case Comparison::le:
+                holds = compare(runtime_, TokenKind::le, left, right);
+                break;
+            case Comparison::gt:
+                holds = compare(runtime_, TokenKind::gt, left, right);
+                break;
+            case Comparison::ge:
+                holds = compare(runtime_, TokenKind::ge, left, right);
+                break;
+            case Comparison::in:
+                holds = contains(runtime_, right, left);
+                break;
+            case Comparison::not_in:
+                holds = !contains(runtime_, right, left);
+                break;
         }
         if (!holds) return Value::boolean(false);
         left = std::move(right);

@@ -40,7 +40,8 @@ std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t ba
     const auto has_prefix = [&](char letter) {
         return text.size() > 2 && text[0] == '0' && (text[1] | 0x20) == letter;
     };
-    const std::int64_t prefixed = has_prefix('x') ? 16 : has_prefix('o') ? 8
+    const std::int64_t prefixed = has_prefix('x')   ? 16
+                                  : has_prefix('o') ? 8
                                   : has_prefix('b') ? 2
                                                     : 0;
     if (prefixed != 0 && (base == 0 || base == prefixed)) {
@@ -60,9 +61,9 @@ std::optional<std::int64_t> parse_integer(std::string_view text, std::int64_t ba
     std::int64_t value = 0;
     const std::string signed_digits = (negative ? "-" : "") + *digits;
     if (digits->front() == '-' || digits->front() == '+') return std::nullopt;
-    const auto read = std::from_chars(signed_digits.data(),
-                                      signed_digits.data() + signed_digits.size(), value,
-                                      static_cast<int>(base));
+    const auto read =
+        std::from_chars(signed_digits.data(), signed_digits.data() + signed_digits.size(), value,
+                        static_cast<int>(base));
     if (read.ptr != signed_digits.data() + signed_digits.size()) return std::nullopt;
     if (read.ec != std::errc()) fail("int: the number is beyond 64 bits");
     return value;
@@ -203,6 +204,8 @@ constexpr auto kFilters = std::to_array<FilterEntry>({
 
 }  // namespace
 
-std::span<const FilterEntry> number_filters() { return kFilters; }
+std::span<const FilterEntry> number_filters() {
+    return kFilters;
+}
 
 }  // namespace stet::text::jinja

@@ -122,7 +122,9 @@ constexpr auto kFilters = std::to_array<FilterEntry>({
 
 }  // namespace
 
-std::span<const FilterEntry> selection_filters() { return kFilters; }
+std::span<const FilterEntry> selection_filters() {
+    return kFilters;
+}
 
 const FilterEntry* find_filter(std::string_view name) {
     for (const auto table :

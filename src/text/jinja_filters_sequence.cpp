@@ -100,8 +100,8 @@ Value dictsort(Runtime& runtime, const Value& input, Arguments& arguments) {
     std::vector<Keyed> items;
     for (const auto& [key, value] : dict->entries()) {
         const Value& chosen = part == "key" ? key : value;
-        items.push_back({{case_sensitive ? chosen : ignore_case(runtime, chosen)},
-                         runtime.pair(key, value)});
+        items.push_back(
+            {{case_sensitive ? chosen : ignore_case(runtime, chosen)}, runtime.pair(key, value)});
     }
     sort_keyed(runtime, items, reverse, Keys::single);
     return unkeyed(runtime, items);
@@ -303,12 +303,23 @@ Value join(Runtime& runtime, const Value& input, Arguments& arguments) {
 }
 
 constexpr auto kFilters = std::to_array<FilterEntry>({
-    {"sort", sort},       {"dictsort", dictsort}, {"groupby", groupby},
-    {"unique", unique},   {"min", extreme<false>}, {"max", extreme<true>},
-    {"length", length},   {"count", length},      {"first", first},
-    {"last", last},       {"list", list},         {"items", items},
-    {"reverse", reverse}, {"sum", sum},           {"batch", batch},
-    {"slice", slice},     {"join", join},
+    {"sort", sort},
+    {"dictsort", dictsort},
+    {"groupby", groupby},
+    {"unique", unique},
+    {"min", extreme<false>},
+    {"max", extreme<true>},
+    {"length", length},
+    {"count", length},
+    {"first", first},
+    {"last", last},
+    {"list", list},
+    {"items", items},
+    {"reverse", reverse},
+    {"sum", sum},
+    {"batch", batch},
+    {"slice", slice},
+    {"join", join},
 });
 
 }  // namespace
@@ -328,7 +339,8 @@ AttributePath::AttributePath(Runtime& runtime, const Value& attribute) {
     }
 }
 
-Value AttributePath::get(Runtime& runtime, Value item, const std::optional<Value>& otherwise) const {
+Value AttributePath::get(Runtime& runtime, Value item,
+                         const std::optional<Value>& otherwise) const {
     runtime.charge_steps(1 + parts_.size());
     for (const Value& part : parts_) {
         item = get_item(runtime, item, part);
@@ -341,6 +353,8 @@ Value ignore_case(Runtime& runtime, const Value& value) {
     return value.is_string() ? runtime.string(to_lower(value.str())) : value;
 }
 
-std::span<const FilterEntry> sequence_filters() { return kFilters; }
+std::span<const FilterEntry> sequence_filters() {
+    return kFilters;
+}
 
 }  // namespace stet::text::jinja

@@ -249,6 +249,8 @@ constexpr auto kFilters = std::to_array<FilterEntry>({
 
 }  // namespace
 
-std::span<const FilterEntry> text_filters() { return kFilters; }
+std::span<const FilterEntry> text_filters() {
+    return kFilters;
+}
 
 }  // namespace stet::text::jinja

@@ -38,8 +38,7 @@ Value range(Runtime& runtime, Arguments& arguments) {
     if (size > kMaxRange) {
         fail_exhausted(fmt::format("range() of {} items: at most {} are allowed", size, kMaxRange));
     }
-    return Value::object(
-        runtime.make<Range>(begin, end, step, static_cast<std::int64_t>(size)));
+    return Value::object(runtime.make<Range>(begin, end, step, static_cast<std::int64_t>(size)));
 }
 
 Value dict(Runtime& runtime, Arguments& arguments) {
@@ -126,6 +125,8 @@ constexpr auto kFunctions = std::to_array<FunctionEntry>({
 
 }  // namespace
 
-std::span<const FunctionEntry> global_functions() { return kFunctions; }
+std::span<const FunctionEntry> global_functions() {
+    return kFunctions;
+}
 
 }  // namespace stet::text::jinja

@@ -69,8 +69,8 @@ std::string Interpreter::run(const Dict& variables) {
 void Interpreter::emit(std::string_view text) {
     runtime_.charge_memory(text.size());
     if (text.size() > runtime_.limits().output_bytes - out_->size()) {
-        fail_exhausted(fmt::format("the template writes more than {} bytes",
-                                   runtime_.limits().output_bytes));
+        fail_exhausted(
+            fmt::format("the template writes more than {} bytes", runtime_.limits().output_bytes));
     }
     *out_ += text;
 }
@@ -145,21 +145,37 @@ Interpreter::Flow Interpreter::exec(const Stmt& stmt) {
     runtime_.charge_steps(1);
     line_ = stmt.line;
     switch (stmt.kind) {
-        case StmtKind::data: emit(stmt.data.str()); break;
+        case StmtKind::data:
+            emit(stmt.data.str());
+            break;
         case StmtKind::output:
             for (const Expr* expr : stmt.exprs) emit(eval(*expr));
             break;
-        case StmtKind::if_: return exec_if(stmt);
-        case StmtKind::for_: return exec_for(stmt);
-        case StmtKind::set: assign(*stmt.target, eval(*stmt.exprs[0])); break;
-        case StmtKind::set_block: return exec_set_block(stmt);
-        case StmtKind::macro: exec_macro(stmt); break;
-        case StmtKind::call_block: exec_call_block(stmt); break;
-        case StmtKind::filter_block: return exec_filter_block(stmt);
-        case StmtKind::with: return exec_with(stmt);
-        case StmtKind::scope: return exec_scope(stmt);
-        case StmtKind::break_: return Flow::break_loop;
-        case StmtKind::continue_: return Flow::continue_loop;
+        case StmtKind::if_:
+            return exec_if(stmt);
+        case StmtKind::for_:
+            return exec_for(stmt);
+        case StmtKind::set:
+            assign(*stmt.target, eval(*stmt.exprs[0]));
+            break;
+        case StmtKind::set_block:
+            return exec_set_block(stmt);
+        case StmtKind::macro:
+            exec_macro(stmt);
+            break;
+        case StmtKind::call_block:
+            exec_call_block(stmt);
+            break;
+        case StmtKind::filter_block:
+            return exec_filter_block(stmt);
+        case StmtKind::with:
+            return exec_with(stmt);
+        case StmtKind::scope:
+            return exec_scope(stmt);
+        case StmtKind::break_:
+            return Flow::break_loop;
+        case StmtKind::continue_:
+            return Flow::continue_loop;
     }
     return Flow::normal;
 }
@@ -261,7 +277,9 @@ Value Interpreter::make_macro(const Stmt& stmt) {
     return Value::object(runtime_.make<Macro>(&stmt, scope_));
 }
 
-void Interpreter::exec_macro(const Stmt& stmt) { bind(stmt.signature.name, make_macro(stmt)); }
+void Interpreter::exec_macro(const Stmt& stmt) {
+    bind(stmt.signature.name, make_macro(stmt));
+}
 
 void Interpreter::exec_call_block(const Stmt& stmt) {
     const Value caller = make_macro(stmt);

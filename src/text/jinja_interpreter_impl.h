@@ -37,11 +37,16 @@ struct Macro : Object {
 struct Loop : Object {
     static constexpr ObjectKind kKind = ObjectKind::loop;
     Loop(Interpreter* i, const Stmt* s, Scope* o, Values v, std::int64_t d)
-        : Object(kKind), interpreter(i), stmt(s), outer(o), items(std::move(v)), depth0(d),
+        : Object(kKind),
+          interpreter(i),
+          stmt(s),
+          outer(o),
+          items(std::move(v)),
+          depth0(d),
           condition(s->condition) {}
     std::optional<Value> attribute(Runtime& runtime, std::string_view name) override;
 
-    bool step();                  // to the next item; false at the end
+    bool step();  // to the next item; false at the end
     const std::optional<Value>& peek();
     std::int64_t length();
     std::optional<Value> fetch();  // the next item that passes the loop's condition

@@ -26,8 +26,8 @@ class JsonReader : public nlohmann::json_sax<nlohmann::json> {
     bool boolean(bool value) override { return put(Value::boolean(value)); }
     bool number_integer(number_integer_t value) override { return put(Value::integer(value)); }
     bool number_unsigned(number_unsigned_t value) override {
-        constexpr auto kMax = static_cast<number_unsigned_t>(
-            std::numeric_limits<std::int64_t>::max());
+        constexpr auto kMax =
+            static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max());
         return put(value <= kMax ? Value::integer(static_cast<std::int64_t>(value))
                                  : Value::real(static_cast<double>(value)));
     }
@@ -102,12 +102,24 @@ class JsonWriter {
             case Kind::undefined:
                 fail(fmt::format("an undefined value can't be written as JSON: {}",
                                  value.missing_reason()));
-            case Kind::none: out_ += "null"; break;
-            case Kind::boolean: out_ += value.as_boolean() ? "true" : "false"; break;
-            case Kind::integer: out_ += std::to_string(value.as_integer()); break;
-            case Kind::real: out_ += real(value.as_real()); break;
-            case Kind::string: quote(value.str()); break;
-            case Kind::object: container(value); break;
+            case Kind::none:
+                out_ += "null";
+                break;
+            case Kind::boolean:
+                out_ += value.as_boolean() ? "true" : "false";
+                break;
+            case Kind::integer:
+                out_ += std::to_string(value.as_integer());
+                break;
+            case Kind::real:
+                out_ += real(value.as_real());
+                break;
+            case Kind::string:
+                quote(value.str());
+                break;
+            case Kind::object:
+                container(value);
+                break;
         }
     }
 
@@ -158,12 +170,18 @@ class JsonWriter {
 
     std::string key_text(const Value& key) {
         switch (key.kind()) {
-            case Kind::string: return key.str();
-            case Kind::none: return "null";
-            case Kind::boolean: return key.as_boolean() ? "true" : "false";
-            case Kind::integer: return std::to_string(key.as_integer());
-            case Kind::real: return real(key.as_real());
-            default: break;
+            case Kind::string:
+                return key.str();
+            case Kind::none:
+                return "null";
+            case Kind::boolean:
+                return key.as_boolean() ? "true" : "false";
+            case Kind::integer:
+                return std::to_string(key.as_integer());
+            case Kind::real:
+                return real(key.as_real());
+            default:
+                break;
         }
         fail(fmt::format("a {} can't be a key in JSON", type_name(key)));
     }
@@ -205,13 +223,27 @@ class JsonWriter {
             }
             ++i;
             switch (c) {
-                case '"': out_ += "\\\""; break;
-                case '\\': out_ += "\\\\"; break;
-                case '\n': out_ += "\\n"; break;
-                case '\r': out_ += "\\r"; break;
-                case '\t': out_ += "\\t"; break;
-                case '\b': out_ += "\\b"; break;
-                case '\f': out_ += "\\f"; break;
+                case '"':
+                    out_ += "\\\"";
+                    break;
+                case '\\':
+                    out_ += "\\\\";
+                    break;
+                case '\n':
+                    out_ += "\\n";
+                    break;
+                case '\r':
+                    out_ += "\\r";
+                    break;
+                case '\t':
+                    out_ += "\\t";
+                    break;
+                case '\b':
+                    out_ += "\\b";
+                    break;
+                case '\f':
+                    out_ += "\\f";
+                    break;
                 default:
                     if (static_cast<unsigned char>(c) < 0x20U) {
                         out_ += fmt::format("\\u{:04x}", static_cast<unsigned>(c));

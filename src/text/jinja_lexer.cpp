@@ -20,18 +20,20 @@ struct Operator {
 
 // Longer operators before their prefixes.
 constexpr std::array<Operator, 26> kOperators = {{
-    {"//", TokenKind::floordiv}, {"**", TokenKind::pow},      {"==", TokenKind::eq},
-    {"!=", TokenKind::ne},       {">=", TokenKind::ge},       {"<=", TokenKind::le},
-    {"+", TokenKind::add},       {"-", TokenKind::sub},       {"*", TokenKind::mul},
-    {"/", TokenKind::div},       {"%", TokenKind::mod},       {"~", TokenKind::tilde},
-    {"<", TokenKind::lt},        {">", TokenKind::gt},        {"=", TokenKind::assign},
-    {".", TokenKind::dot},       {",", TokenKind::comma},     {":", TokenKind::colon},
-    {";", TokenKind::semicolon}, {"|", TokenKind::pipe},      {"(", TokenKind::lparen},
-    {")", TokenKind::rparen},    {"[", TokenKind::lbracket},  {"]", TokenKind::rbracket},
+    {"//", TokenKind::floordiv}, {"**", TokenKind::pow},     {"==", TokenKind::eq},
+    {"!=", TokenKind::ne},       {">=", TokenKind::ge},      {"<=", TokenKind::le},
+    {"+", TokenKind::add},       {"-", TokenKind::sub},      {"*", TokenKind::mul},
+    {"/", TokenKind::div},       {"%", TokenKind::mod},      {"~", TokenKind::tilde},
+    {"<", TokenKind::lt},        {">", TokenKind::gt},       {"=", TokenKind::assign},
+    {".", TokenKind::dot},       {",", TokenKind::comma},    {":", TokenKind::colon},
+    {";", TokenKind::semicolon}, {"|", TokenKind::pipe},     {"(", TokenKind::lparen},
+    {")", TokenKind::rparen},    {"[", TokenKind::lbracket}, {"]", TokenKind::rbracket},
     {"{", TokenKind::lbrace},    {"}", TokenKind::rbrace},
 }};
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 bool is_digit_of(char c, int base) {
     if (base == 16) {
@@ -413,18 +415,26 @@ std::string Lexer::unescape(std::string_view body) const {
 
 std::string describe(const Token& token) {
     switch (token.kind) {
-        case TokenKind::data: return "text";
-        case TokenKind::variable_begin: return "'{{'";
-        case TokenKind::variable_end: return "'}}'";
-        case TokenKind::block_begin: return "'{%'";
-        case TokenKind::block_end: return "'%}'";
-        case TokenKind::end: return "end of template";
-        case TokenKind::string: return "a string";
+        case TokenKind::data:
+            return "text";
+        case TokenKind::variable_begin:
+            return "'{{'";
+        case TokenKind::variable_end:
+            return "'}}'";
+        case TokenKind::block_begin:
+            return "'{%'";
+        case TokenKind::block_end:
+            return "'%}'";
+        case TokenKind::end:
+            return "end of template";
+        case TokenKind::string:
+            return "a string";
         case TokenKind::name:
         case TokenKind::integer:
         case TokenKind::real:
             return fmt::format("'{}'", token.text.substr(0, 64));
-        default: break;
+        default:
+            break;
     }
     for (const Operator& op : kOperators) {
         if (op.kind == token.kind) return fmt::format("'{}'", op.text);
@@ -432,6 +442,8 @@ std::string describe(const Token& token) {
     return "a token";
 }
 
-std::vector<Token> tokenize(std::string_view source) { return Lexer(source).run(); }
+std::vector<Token> tokenize(std::string_view source) {
+    return Lexer(source).run();
+}
 
 }  // namespace stet::text::jinja

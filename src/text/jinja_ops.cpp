@@ -20,13 +20,20 @@ namespace {
 
 std::string_view symbol(TokenKind op) {
     switch (op) {
-        case TokenKind::add: return "+";
-        case TokenKind::sub: return "-";
-        case TokenKind::mul: return "*";
-        case TokenKind::div: return "/";
-        case TokenKind::floordiv: return "//";
-        case TokenKind::mod: return "%";
-        default: return "**";
+        case TokenKind::add:
+            return "+";
+        case TokenKind::sub:
+            return "-";
+        case TokenKind::mul:
+            return "*";
+        case TokenKind::div:
+            return "/";
+        case TokenKind::floordiv:
+            return "//";
+        case TokenKind::mod:
+            return "%";
+        default:
+            return "**";
     }
 }
 
@@ -64,8 +71,10 @@ Value integer_arithmetic(TokenKind op, std::int64_t a, std::int64_t b) {
         case TokenKind::mul:
             if (__builtin_mul_overflow(a, b, &result)) fail_overflow(op);
             return Value::integer(result);
-        case TokenKind::pow: return integer_power(a, b);
-        default: break;
+        case TokenKind::pow:
+            return integer_power(a, b);
+        default:
+            break;
     }
     if (b == 0) fail("division by zero");
     if (op == TokenKind::div) {
@@ -88,9 +97,12 @@ Value integer_arithmetic(TokenKind op, std::int64_t a, std::int64_t b) {
 
 Value real_arithmetic(TokenKind op, double a, double b) {
     switch (op) {
-        case TokenKind::add: return Value::real(a + b);
-        case TokenKind::sub: return Value::real(a - b);
-        case TokenKind::mul: return Value::real(a * b);
+        case TokenKind::add:
+            return Value::real(a + b);
+        case TokenKind::sub:
+            return Value::real(a - b);
+        case TokenKind::mul:
+            return Value::real(a * b);
         case TokenKind::pow: {
             if (a == 0 && b < 0) fail("0.0 can't be raised to a negative power");
             if (a < 0 && std::floor(b) != b) fail("a negative number to a broken power is complex");
@@ -100,7 +112,8 @@ Value real_arithmetic(TokenKind op, double a, double b) {
             }
             return Value::real(result);
         }
-        default: break;
+        default:
+            break;
     }
     if (b == 0) fail("division by zero");
     if (op == TokenKind::div) return Value::real(a / b);
@@ -137,8 +150,7 @@ Value repeat(Runtime& runtime, const Value& what, std::int64_t times) {
     if (what.is_string()) {
         runtime.check_size(count, what.str().size());
         std::string out = repeat_text(what.str(), count);
-        return what.text().markup ? runtime.markup(std::move(out))
-                                  : runtime.string(std::move(out));
+        return what.text().markup ? runtime.markup(std::move(out)) : runtime.string(std::move(out));
     }
     const Values& items = *sequence_items(what);
     runtime.check_size(count, items.size() * sizeof(Value));
@@ -152,7 +164,9 @@ Value repeat(Runtime& runtime, const Value& what, std::int64_t times) {
                                       : runtime.tuple(std::move(out));
 }
 
-bool is_repeatable(const Value& v) { return v.is_string() || sequence_items(v) != nullptr; }
+bool is_repeatable(const Value& v) {
+    return v.is_string() || sequence_items(v) != nullptr;
+}
 
 bool equal_items(Runtime& runtime, const Values& a, const Values& b) {
     if (a.size() != b.size()) return false;
@@ -192,12 +206,17 @@ bool equal_objects(Runtime& runtime, const Value& a, const Value& b) {
 bool truthy(Runtime& runtime, const Value& value) {
     switch (value.kind()) {
         case Kind::undefined:
-        case Kind::none: return false;
+        case Kind::none:
+            return false;
         case Kind::boolean:
-        case Kind::integer: return value.as_integer() != 0;
-        case Kind::real: return value.as_real() != 0;
-        case Kind::string: return !value.str().empty();
-        case Kind::object: break;
+        case Kind::integer:
+            return value.as_integer() != 0;
+        case Kind::real:
+            return value.as_real() != 0;
+        case Kind::string:
+            return !value.str().empty();
+        case Kind::object:
+            break;
     }
     return !has_length(value) || length_of(runtime, value) != 0;
 }
@@ -213,8 +232,10 @@ bool equal(Runtime& runtime, const Value& a, const Value& b) {
             if (a.str().size() != b.str().size()) return false;
             runtime.charge_work(a.str().size());
             return a.str() == b.str();
-        case Kind::object: return equal_objects(runtime, a, b);
-        default: return true;  // none and none, undefined and undefined
+        case Kind::object:
+            return equal_objects(runtime, a, b);
+        default:
+            return true;  // none and none, undefined and undefined
     }
 }
 
@@ -244,26 +265,36 @@ bool less(Runtime& runtime, const Value& a, const Value& b) {
 
 bool compare(Runtime& runtime, TokenKind op, const Value& a, const Value& b) {
     switch (op) {
-        case TokenKind::eq: return equal(runtime, a, b);
-        case TokenKind::ne: return !equal(runtime, a, b);
-        case TokenKind::lt: return less(runtime, a, b);
-        case TokenKind::gt: return less(runtime, b, a);
-        case TokenKind::le: return less(runtime, a, b) || equal(runtime, a, b);
-        default: return less(runtime, b, a) || equal(runtime, a, b);
+        case TokenKind::eq:
+            return equal(runtime, a, b);
+        case TokenKind::ne:
+            return !equal(runtime, a, b);
+        case TokenKind::lt:
+            return less(runtime, a, b);
+        case TokenKind::gt:
+            return less(runtime, b, a);
+        case TokenKind::le:
+            return less(runtime, a, b) || equal(runtime, a, b);
+        default:
+            return less(runtime, b, a) || equal(runtime, a, b);
     }
 }
 
 std::size_t hash(Runtime& runtime, const Value& value) {
     switch (value.kind()) {
         case Kind::undefined:
-        case Kind::none: return 1;
+        case Kind::none:
+            return 1;
         case Kind::boolean:
-        case Kind::integer: return std::hash<double>()(value.as_real());
-        case Kind::real: return std::hash<double>()(value.as_real());
+        case Kind::integer:
+            return std::hash<double>()(value.as_real());
+        case Kind::real:
+            return std::hash<double>()(value.as_real());
         case Kind::string:
             runtime.charge_work(value.str().size());
             return std::hash<std::string>()(value.str());
-        case Kind::object: break;
+        case Kind::object:
+            break;
     }
     if (const auto* tuple = value.as<Tuple>()) {
         const Runtime::Level level(runtime);

@@ -11,8 +11,8 @@ namespace stet::text::jinja {
 
 Parser::Level::Level(Parser& parser) : parser_(parser) {
     if (parser.depth_ >= kMaxParseDepth) {
-        parser.fail_here(fmt::format("tags or expressions are nested deeper than {}",
-                                     kMaxParseDepth));
+        parser.fail_here(
+            fmt::format("tags or expressions are nested deeper than {}", kMaxParseDepth));
     }
     ++parser.depth_;
 }
@@ -148,8 +148,8 @@ void Parser::fail_unknown_tag() const {
     const std::string name = current().text.substr(0, 64);
     for (const std::string_view other : {"include", "import", "from", "extends", "block"}) {
         if (name == other) {
-            fail_here(fmt::format("the tag '{}' is not supported: a chat template is one file",
-                                  name));
+            fail_here(
+                fmt::format("the tag '{}' is not supported: a chat template is one file", name));
         }
     }
     fail_here(fmt::format("unknown tag '{}'", name));

@@ -34,8 +34,8 @@ const Expr* Parser::seal(Expr* expr) {
     add(expr->star_star);
     expr->height = height + 1;
     if (expr->height > kMaxExprHeight) {
-        fail_at(expr->line, fmt::format("an expression has more than {} nested operations",
-                                        kMaxExprHeight));
+        fail_at(expr->line,
+                fmt::format("an expression has more than {} nested operations", kMaxExprHeight));
     }
     return expr;
 }
@@ -123,15 +123,27 @@ const Expr* Parser::parse_compare() {
     for (;;) {
         Comparison op{};
         switch (current().kind) {
-            case TokenKind::eq: op = Comparison::eq; break;
-            case TokenKind::ne: op = Comparison::ne; break;
-            case TokenKind::lt: op = Comparison::lt; break;
-            case TokenKind::le: op = Comparison::le; break;
-            case TokenKind::gt: op = Comparison::gt; break;
-            case TokenKind::ge: op = Comparison::ge; break;
+            case TokenKind::eq:
+                op = Comparison::eq;
+                break;
+            case TokenKind::ne:
+                op = Comparison::ne;
+                break;
+            case TokenKind::lt:
+                op = Comparison::lt;
+                break;
+            case TokenKind::le:
+                op = Comparison::le;
+                break;
+            case TokenKind::gt:
+                op = Comparison::gt;
+                break;
+            case TokenKind::ge:
+                op = Comparison::ge;
+                break;
             default: {
-                const bool negated = is_word("not") && look().kind == TokenKind::name &&
-                                     look().text == "in";
+                const bool negated =
+                    is_word("not") && look().kind == TokenKind::name && look().text == "in";
                 if (!negated && !is_word("in")) {
                     if (operators.empty()) return first;
                     Expr* compare = make(ExprKind::compare, line, std::move(items));
@@ -210,11 +222,15 @@ const Expr* Parser::parse_unary(bool with_filters) {
 const Expr* Parser::parse_primary() {
     const std::uint32_t line = current().line;
     switch (current().kind) {
-        case TokenKind::name: return parse_name();
+        case TokenKind::name:
+            return parse_name();
         case TokenKind::integer:
-        case TokenKind::real: return parse_number();
-        case TokenKind::lbracket: return parse_list();
-        case TokenKind::lbrace: return parse_dict();
+        case TokenKind::real:
+            return parse_number();
+        case TokenKind::lbracket:
+            return parse_list();
+        case TokenKind::lbrace:
+            return parse_dict();
         case TokenKind::string: {
             std::string text;
             while (is(TokenKind::string)) text += take().text;
@@ -228,7 +244,8 @@ const Expr* Parser::parse_primary() {
             expect(TokenKind::rparen, "')'");
             return inner;
         }
-        default: break;
+        default:
+            break;
     }
     fail_here(fmt::format("unexpected {}", describe(current())));
 }
@@ -374,9 +391,8 @@ const Expr* Parser::parse_index(const Expr* base) {
     }
     take();
     if (slice) return seal(make(ExprKind::slice, line, std::move(parts)));
-    const Expr* key = parts.size() == 1
-                          ? parts.front()
-                          : seal(make(ExprKind::tuple, line, std::move(parts)));
+    const Expr* key =
+        parts.size() == 1 ? parts.front() : seal(make(ExprKind::tuple, line, std::move(parts)));
     return seal(make(ExprKind::item, line, {base, key}));
 }
 
@@ -444,7 +460,9 @@ const Expr* Parser::parse_test(const Expr* base) {
     test->name = parse_dotted_name();
     test->test = find_test(test->name);
     switch (current().kind) {
-        case TokenKind::lparen: parse_arguments(*test); break;
+        case TokenKind::lparen:
+            parse_arguments(*test);
+            break;
         case TokenKind::name:
             if (is_word({"else", "or", "and"})) break;
             if (is_word("is")) fail_here("tests with 'is' can't be chained");
@@ -458,7 +476,8 @@ const Expr* Parser::parse_test(const Expr* base) {
             test->items.push_back(parse_postfix(parse_primary()));
             break;
         }
-        default: break;
+        default:
+            break;
     }
     const Expr* result = seal(test);
     return negated ? seal(make(ExprKind::not_, line, {result})) : result;

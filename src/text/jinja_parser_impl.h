@@ -115,8 +115,8 @@ class Parser {
     std::vector<Token> tokens_;
     std::size_t next_ = 0;
     std::uint32_t depth_ = 0;
-    std::uint32_t loop_depth_ = 0;      // loops around, within the innermost macro
-    bool conditional_ = false;          // directly in a branch: unknown filters may stay unused
+    std::uint32_t loop_depth_ = 0;       // loops around, within the innermost macro
+    bool conditional_ = false;           // directly in a branch: unknown filters may stay unused
     std::vector<Signature*> functions_;  // macros and call blocks around
     std::unique_ptr<Program> program_;
 };

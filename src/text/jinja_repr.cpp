@@ -83,9 +83,9 @@ void append_object(Runtime& runtime, const Value& value, std::string& out) {
         append_items(runtime, items_of(runtime, value), out);
         out += "])";
     } else if (const auto* range = value.as<Range>()) {
-        out += range->step == 1 ? fmt::format("range({}, {})", range->begin, range->end)
-                                : fmt::format("range({}, {}, {})", range->begin, range->end,
-                                              range->step);
+        out += range->step == 1
+                   ? fmt::format("range({}, {})", range->begin, range->end)
+                   : fmt::format("range({}, {}, {})", range->begin, range->end, range->step);
     } else if (const auto* space = value.as<Namespace>()) {
         out += "<Namespace ";
         append_dict(runtime, *space->attributes, out);
@@ -99,17 +99,29 @@ void append_repr(Runtime& runtime, const Value& value, std::string& out) {
     runtime.charge_steps(1);
     runtime.check_size(1, out.size());
     switch (value.kind()) {
-        case Kind::undefined: out += "Undefined"; break;
-        case Kind::none: out += "None"; break;
-        case Kind::boolean: out += value.as_boolean() ? "True" : "False"; break;
-        case Kind::integer: out += std::to_string(value.as_integer()); break;
-        case Kind::real: out += real_to_string(value.as_real()); break;
+        case Kind::undefined:
+            out += "Undefined";
+            break;
+        case Kind::none:
+            out += "None";
+            break;
+        case Kind::boolean:
+            out += value.as_boolean() ? "True" : "False";
+            break;
+        case Kind::integer:
+            out += std::to_string(value.as_integer());
+            break;
+        case Kind::real:
+            out += real_to_string(value.as_real());
+            break;
         case Kind::string:
             if (value.text().markup) out += "Markup(";
             append_string_repr(runtime, value.str(), out);
             if (value.text().markup) out += ")";
             break;
-        case Kind::object: append_object(runtime, value, out); break;
+        case Kind::object:
+            append_object(runtime, value, out);
+            break;
     }
 }
 
@@ -166,12 +178,23 @@ std::string escape_html(std::string_view text) {
     out.reserve(text.size());
     for (const char c : text) {
         switch (c) {
-            case '&': out += "&amp;"; break;
-            case '<': out += "&lt;"; break;
-            case '>': out += "&gt;"; break;
-            case '\'': out += "&#39;"; break;
-            case '"': out += "&#34;"; break;
-            default: out.push_back(c);
+            case '&':
+                out += "&amp;";
+                break;
+            case '<':
+                out += "&lt;";
+                break;
+            case '>':
+                out += "&gt;";
+                break;
+            case '\'':
+                out += "&#39;";
+                break;
+            case '"':
+                out += "&#34;";
+                break;
+            default:
+                out.push_back(c);
         }
     }
     return out;

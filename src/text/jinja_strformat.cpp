@@ -30,7 +30,9 @@ struct Spec {
     char type = '\0';
 };
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 std::optional<std::int64_t> read_number(std::string_view text, std::size_t& i) {
     if (i >= text.size() || !is_digit(text[i])) return std::nullopt;
@@ -56,8 +58,8 @@ std::string pad(Runtime& runtime, std::string body, const Spec& spec, char defau
         for (std::size_t i = 0; i < count; ++i) out += spec.fill;
     };
     if (align == '=') {
-        const std::size_t sign = !body.empty() && (body[0] == '-' || body[0] == '+' ||
-                                                   body[0] == ' ');
+        const std::size_t sign =
+            !body.empty() && (body[0] == '-' || body[0] == '+' || body[0] == ' ');
         out = body.substr(0, sign);
         fill(missing);
         return out + body.substr(sign);
@@ -83,11 +85,16 @@ std::string group(std::string digits, char separator) {
 
 std::string integer_digits(std::uint64_t magnitude, const Spec& spec) {
     switch (spec.type) {
-        case 'x': return fmt::format("{}{:x}", spec.alternate ? "0x" : "", magnitude);
-        case 'X': return fmt::format("{}{:X}", spec.alternate ? "0X" : "", magnitude);
-        case 'o': return fmt::format("{}{:o}", spec.alternate ? "0o" : "", magnitude);
-        case 'b': return fmt::format("{}{:b}", spec.alternate ? "0b" : "", magnitude);
-        default: return group(std::to_string(magnitude), spec.grouping);
+        case 'x':
+            return fmt::format("{}{:x}", spec.alternate ? "0x" : "", magnitude);
+        case 'X':
+            return fmt::format("{}{:X}", spec.alternate ? "0X" : "", magnitude);
+        case 'o':
+            return fmt::format("{}{:o}", spec.alternate ? "0o" : "", magnitude);
+        case 'b':
+            return fmt::format("{}{:b}", spec.alternate ? "0b" : "", magnitude);
+        default:
+            return group(std::to_string(magnitude), spec.grouping);
     }
 }
 
@@ -150,7 +157,9 @@ std::string format_text(Runtime& runtime, std::string_view text, const Spec& spe
     return pad(runtime, std::string(text), spec, '<');
 }
 
-bool is_align(char c) { return c == '<' || c == '>' || c == '^' || c == '='; }
+bool is_align(char c) {
+    return c == '<' || c == '>' || c == '^' || c == '=';
+}
 
 Spec parse_spec(std::string_view text) {
     Spec spec;
@@ -295,9 +304,8 @@ class BraceFormatter {
         while (i < name.size()) {
             const bool attribute = name[i] == '.';
             const std::size_t begin = i + 1;
-            const std::size_t end =
-                std::min(attribute ? name.find_first_of(".[", begin) : name.find(']', begin),
-                         name.size());
+            const std::size_t end = std::min(
+                attribute ? name.find_first_of(".[", begin) : name.find(']', begin), name.size());
             if (!attribute && end == name.size()) fail("a '[' in a format is not closed");
             const std::string_view part = name.substr(begin, end - begin);
             if (part.empty()) fail("an empty name in a format");
@@ -391,8 +399,8 @@ class PercentFormatter {
             if (end == std::string_view::npos) fail("a %( in a format is not closed");
             const auto* dict = values_.as<Dict>();
             if (dict == nullptr) fail("a % format with names needs a mapping");
-            const Value* found = dict->find(runtime_, runtime_.string(text.substr(i + 1,
-                                                                                  end - i - 1)));
+            const Value* found =
+                dict->find(runtime_, runtime_.string(text.substr(i + 1, end - i - 1)));
             if (found == nullptr) fail("a % format names a key that is missing");
             named = *found;
             i = end + 1;
@@ -434,7 +442,8 @@ class PercentFormatter {
 
     std::string convert(const Value& value, char type, Spec spec) {
         if (type == 's') return format_text(runtime_, to_string(runtime_, value), spec);
-        if (type == 'r' || type == 'a') return format_text(runtime_, to_repr(runtime_, value), spec);
+        if (type == 'r' || type == 'a')
+            return format_text(runtime_, to_repr(runtime_, value), spec);
         if (type == 'c') return format_text(runtime_, character(value), spec);
         if (spec.zero && spec.align != '<') {
             spec.align = '=';

@@ -72,8 +72,9 @@ std::vector<std::string_view> split_space(std::string_view text, std::uint64_t l
     return words;
 }
 
-std::vector<std::string_view> split_at(Runtime& runtime, std::string_view text, std::string_view separator,
-                                       std::uint64_t limit, bool reverse) {
+std::vector<std::string_view> split_at(Runtime& runtime, std::string_view text,
+                                       std::string_view separator, std::uint64_t limit,
+                                       bool reverse) {
     if (separator.empty()) fail("split() can't split at an empty separator");
     std::vector<std::string_view> parts;
     if (!reverse) {
@@ -108,8 +109,8 @@ Value split_method(Runtime& runtime, const Value& self, Arguments& arguments) {
     const std::uint64_t most =
         limit < 0 ? std::numeric_limits<std::uint64_t>::max() : static_cast<std::uint64_t>(limit);
     if (!separator) return string_list(runtime, split_space(self.str(), most, kReverse));
-    return string_list(runtime, split_at(runtime, self.str(), require_string(*separator, "sep"), most,
-                                         kReverse));
+    return string_list(
+        runtime, split_at(runtime, self.str(), require_string(*separator, "sep"), most, kReverse));
 }
 
 Value splitlines(Runtime& runtime, const Value& self, Arguments& arguments) {
@@ -218,8 +219,7 @@ Value starts_or_ends(Runtime& runtime, const Value& self, Arguments& arguments) 
     const Window window = window_of(runtime, self, binder);
     const auto matches = [&](const Value& v) {
         const std::string& text = require_string(v, "the argument of startswith() or endswith()");
-        return window.valid &&
-               (kEnd ? window.text.ends_with(text) : window.text.starts_with(text));
+        return window.valid && (kEnd ? window.text.ends_with(text) : window.text.starts_with(text));
     };
     if (const auto* tuple = what.as<Tuple>()) {
         for (const Value& item : tuple->items) {
@@ -243,8 +243,7 @@ Value replace_method(Runtime& runtime, const Value& self, Arguments& arguments) 
 
 template <bool kEnd>
 Value remove_affix(Runtime& runtime, const Value& self, Arguments& arguments) {
-    Binder binder(kEnd ? "removesuffix()" : "removeprefix()", arguments,
-                  Binder::Style::positional);
+    Binder binder(kEnd ? "removesuffix()" : "removeprefix()", arguments, Binder::Style::positional);
     const Value affix = binder.required("affix");
     binder.finish();
     std::string_view text = self.str();
@@ -334,7 +333,9 @@ constexpr auto kMethods = std::to_array<MethodEntry>({
 
 using Predicate = bool (*)(char32_t);
 
-bool is_alnum(char32_t c) { return is_alpha(c) || is_numeric(c); }
+bool is_alnum(char32_t c) {
+    return is_alpha(c) || is_numeric(c);
+}
 
 template <Predicate kPredicate>
 Value all_are(Runtime& runtime, const Value& self, Arguments& arguments) {
@@ -392,7 +393,11 @@ constexpr auto kPredicates = std::to_array<MethodEntry>({
 
 }  // namespace
 
-std::span<const MethodEntry> string_methods() { return kMethods; }
-std::span<const MethodEntry> string_predicates() { return kPredicates; }
+std::span<const MethodEntry> string_methods() {
+    return kMethods;
+}
+std::span<const MethodEntry> string_predicates() {
+    return kPredicates;
+}
 
 }  // namespace stet::text::jinja

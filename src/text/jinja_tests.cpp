@@ -20,19 +20,45 @@ bool simple(Runtime& runtime, const Value& input, Arguments& arguments) {
     return kTest(runtime, input);
 }
 
-bool is_defined(Runtime&, const Value& v) { return !v.is_undefined(); }
-bool is_undefined(Runtime&, const Value& v) { return v.is_undefined(); }
-bool is_none(Runtime&, const Value& v) { return v.is_none(); }
-bool is_boolean(Runtime&, const Value& v) { return v.is_boolean(); }
-bool is_true(Runtime&, const Value& v) { return v.is_boolean() && v.as_boolean(); }
-bool is_false(Runtime&, const Value& v) { return v.is_boolean() && !v.as_boolean(); }
-bool is_integer(Runtime&, const Value& v) { return v.kind() == Kind::integer; }
-bool is_float(Runtime&, const Value& v) { return v.kind() == Kind::real; }
-bool is_number(Runtime&, const Value& v) { return v.is_number(); }
-bool is_string(Runtime&, const Value& v) { return v.is_string(); }
-bool is_mapping(Runtime&, const Value& v) { return v.as<Dict>() != nullptr; }
-bool is_iterable_test(Runtime&, const Value& v) { return is_iterable(v); }
-bool is_escaped(Runtime&, const Value& v) { return v.is_string() && v.text().markup; }
+bool is_defined(Runtime&, const Value& v) {
+    return !v.is_undefined();
+}
+bool is_undefined(Runtime&, const Value& v) {
+    return v.is_undefined();
+}
+bool is_none(Runtime&, const Value& v) {
+    return v.is_none();
+}
+bool is_boolean(Runtime&, const Value& v) {
+    return v.is_boolean();
+}
+bool is_true(Runtime&, const Value& v) {
+    return v.is_boolean() && v.as_boolean();
+}
+bool is_false(Runtime&, const Value& v) {
+    return v.is_boolean() && !v.as_boolean();
+}
+bool is_integer(Runtime&, const Value& v) {
+    return v.kind() == Kind::integer;
+}
+bool is_float(Runtime&, const Value& v) {
+    return v.kind() == Kind::real;
+}
+bool is_number(Runtime&, const Value& v) {
+    return v.is_number();
+}
+bool is_string(Runtime&, const Value& v) {
+    return v.is_string();
+}
+bool is_mapping(Runtime&, const Value& v) {
+    return v.as<Dict>() != nullptr;
+}
+bool is_iterable_test(Runtime&, const Value& v) {
+    return is_iterable(v);
+}
+bool is_escaped(Runtime&, const Value& v) {
+    return v.is_string() && v.text().markup;
+}
 bool is_sequence(Runtime&, const Value& v) {
     // An undefined value has both a length and (a failing) subscript.
     return has_length(v) && v.as<View>() == nullptr;
@@ -54,7 +80,9 @@ bool is_lower_test(Runtime& runtime, const Value& v) {
 bool is_filter(Runtime&, const Value& v) {
     return v.is_string() && find_filter(v.str()) != nullptr;
 }
-bool is_test(Runtime&, const Value& v) { return v.is_string() && find_test(v.str()) != nullptr; }
+bool is_test(Runtime&, const Value& v) {
+    return v.is_string() && find_test(v.str()) != nullptr;
+}
 
 bool remainder_is(Runtime& runtime, const Value& input, const Value& by, std::int64_t rest) {
     const Value remainder = arithmetic(runtime, TokenKind::mod, input, by);
@@ -143,6 +171,8 @@ constexpr auto kTests = std::to_array<TestEntry>({
 
 }  // namespace
 
-std::span<const TestEntry> tests() { return kTests; }
+std::span<const TestEntry> tests() {
+    return kTests;
+}
 
 }  // namespace stet::text::jinja

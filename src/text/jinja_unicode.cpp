@@ -161,7 +161,8 @@ std::size_t byte_offset(std::string_view text, std::size_t index) {
     std::size_t offset = 0;
     for (; index > 0 && offset < text.size(); --index) {
         ++offset;
-        while (offset < text.size() && (static_cast<unsigned char>(text[offset]) & 0xC0U) == 0x80U) {
+        while (offset < text.size() &&
+               (static_cast<unsigned char>(text[offset]) & 0xC0U) == 0x80U) {
             ++offset;
         }
     }
@@ -200,16 +201,22 @@ bool is_alpha(char32_t c) {
     return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
 }
 
-bool is_decimal(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
+bool is_decimal(char32_t c) {
+    return category(c) == UTF8PROC_CATEGORY_ND;
+}
 
 bool is_numeric(char32_t c) {
     const auto kind = category(c);
     return kind >= UTF8PROC_CATEGORY_ND && kind <= UTF8PROC_CATEGORY_NO;
 }
 
-bool is_upper(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LU; }
+bool is_upper(char32_t c) {
+    return category(c) == UTF8PROC_CATEGORY_LU;
+}
 
-bool is_lower(char32_t c) { return category(c) == UTF8PROC_CATEGORY_LL; }
+bool is_lower(char32_t c) {
+    return category(c) == UTF8PROC_CATEGORY_LL;
+}
 
 bool is_identifier_char(char32_t c, bool first) {
     if (c < 0x80) {

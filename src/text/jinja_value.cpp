@@ -132,33 +132,51 @@ void Runtime::fail_depth() const {
 
 std::string_view type_name(const Value& value) {
     switch (value.kind()) {
-        case Kind::undefined: return "Undefined";
-        case Kind::none: return "NoneType";
-        case Kind::boolean: return "bool";
-        case Kind::integer: return "int";
-        case Kind::real: return "float";
-        case Kind::string: return "str";
-        case Kind::object: break;
+        case Kind::undefined:
+            return "Undefined";
+        case Kind::none:
+            return "NoneType";
+        case Kind::boolean:
+            return "bool";
+        case Kind::integer:
+            return "int";
+        case Kind::real:
+            return "float";
+        case Kind::string:
+            return "str";
+        case Kind::object:
+            break;
     }
     switch (value.as_object()->kind) {
-        case ObjectKind::list: return "list";
-        case ObjectKind::tuple: return "tuple";
-        case ObjectKind::dict: return "dict";
+        case ObjectKind::list:
+            return "list";
+        case ObjectKind::tuple:
+            return "tuple";
+        case ObjectKind::dict:
+            return "dict";
         case ObjectKind::view: {
             const View::Part part = value.as<View>()->part;
             return part == View::Part::keys     ? "dict_keys"
                    : part == View::Part::values ? "dict_values"
                                                 : "dict_items";
         }
-        case ObjectKind::range: return "range";
-        case ObjectKind::generator: return "generator";
-        case ObjectKind::name_space: return "Namespace";
-        case ObjectKind::macro: return "Macro";
+        case ObjectKind::range:
+            return "range";
+        case ObjectKind::generator:
+            return "generator";
+        case ObjectKind::name_space:
+            return "Namespace";
+        case ObjectKind::macro:
+            return "Macro";
         case ObjectKind::method:
-        case ObjectKind::function: return "function";
-        case ObjectKind::loop: return "LoopContext";
-        case ObjectKind::cycler: return "Cycler";
-        case ObjectKind::joiner: return "Joiner";
+        case ObjectKind::function:
+            return "function";
+        case ObjectKind::loop:
+            return "LoopContext";
+        case ObjectKind::cycler:
+            return "Cycler";
+        case ObjectKind::joiner:
+            return "Joiner";
     }
     return "object";
 }

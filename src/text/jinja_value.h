@@ -26,7 +26,18 @@ namespace stet::text::jinja {
 class Runtime;
 
 enum class ObjectKind : std::uint8_t {
-    list, tuple, dict, view, range, generator, name_space, macro, method, function, loop, cycler,
+    list,
+    tuple,
+    dict,
+    view,
+    range,
+    generator,
+    name_space,
+    macro,
+    method,
+    function,
+    loop,
+    cycler,
     joiner,
 };
 
@@ -89,13 +100,13 @@ class Value {
     }
     const Text& text() const { return *std::get<TextPtr>(held_); }
     const std::string& str() const { return text().bytes; }
-    const std::string& missing_reason() const {
-        return std::get<UndefinedPtr>(held_)->message;
-    }
+    const std::string& missing_reason() const { return std::get<UndefinedPtr>(held_)->message; }
     // The object when it is a T, else null.
     template <typename T>
     T* as() const;
-    Object* as_object() const { return kind() == Kind::object ? std::get<Object*>(held_) : nullptr; }
+    Object* as_object() const {
+        return kind() == Kind::object ? std::get<Object*>(held_) : nullptr;
+    }
 
   private:
     struct None {};
@@ -116,7 +127,6 @@ struct Object {
     virtual std::optional<Value> attribute(Runtime& runtime, std::string_view name);
     const ObjectKind kind;
 };
-
 
 template <typename T>
 T* Value::as() const {

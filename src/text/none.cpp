@@ -43,7 +43,8 @@ Result<std::unique_ptr<Tokenizer>> load_none(const gguf::File& file) {
                       fmt::format("{}.vocab_size of {} is {}, expected at most {}", architecture,
                                   file.path().string(), size, kSizeMax));
     }
-    return std::unique_ptr<Tokenizer>(std::make_unique<NoTokenizer>(static_cast<std::size_t>(size)));
+    return std::unique_ptr<Tokenizer>(
+        std::make_unique<NoTokenizer>(static_cast<std::size_t>(size)));
 }
 
 }  // namespace stet::text

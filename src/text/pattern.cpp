@@ -18,7 +18,9 @@ constexpr std::size_t kJitStackMaxBytes = 64U << 20;
 constexpr std::uint32_t kMatchLimit = 50'000'000;  // backtracking steps of one match
 constexpr std::uint32_t kHeapLimitKibibytes = 64U << 10;
 
-PCRE2_SPTR pointer(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
+PCRE2_SPTR pointer(std::string_view text) {
+    return reinterpret_cast<PCRE2_SPTR>(text.data());
+}
 
 }  // namespace
 
@@ -38,7 +40,9 @@ Result<Pattern> Pattern::compile(std::string_view source) {
     return Pattern(code, pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0);
 }
 
-Pattern::~Pattern() { pcre2_code_free(static_cast<pcre2_code*>(code_)); }
+Pattern::~Pattern() {
+    pcre2_code_free(static_cast<pcre2_code*>(code_));
+}
 
 Pattern::Pattern(Pattern&& other) noexcept
     : code_(std::exchange(other.code_, nullptr)), jit_(other.jit_) {}

@@ -63,7 +63,7 @@ class Plamo2Tokenizer final : public TokenizerBase {
     struct Step {
         std::int64_t cost = kUnreached;  // of the best segmentation from here to the end
         std::uint32_t length = 0;
-        Token token = kNoToken;          // or byte tokens
+        Token token = kNoToken;  // or byte tokens
     };
 
     void encode_text(std::string_view text, std::vector<Token>& output) const {

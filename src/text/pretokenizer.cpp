@@ -49,9 +49,8 @@ void push_groups(Ends& ends, const Ends& starts, std::size_t end) {
 }
 
 void cut_number_groups(std::string_view text, Ends& ends) {
-    for_each_run(text, is_number, [&](const Ends& starts, std::size_t end) {
-        push_groups(ends, starts, end);
-    });
+    for_each_run(text, is_number,
+                 [&](const Ends& starts, std::size_t end) { push_groups(ends, starts, end); });
     push(ends, text.size());
 }
 
@@ -74,8 +73,8 @@ void cut_space_widths(std::string_view text, Ends& ends) {
     Ends starts;
     for (std::size_t at = 0; at < text.size();) {
         const Utf8Step step = utf8_step(text, at);
-        const bool fits = is_space(step.codepoint) && step.codepoint != '\r' &&
-                          step.codepoint != '\n';
+        const bool fits =
+            is_space(step.codepoint) && step.codepoint != '\r' && step.codepoint != '\n';
         if (!fits) {
             push(ends, text.size());
             return;
@@ -154,12 +153,24 @@ Status PreTokenizer::add_stages(std::string_view family) {
 void PreTokenizer::cut_stage(const Stage& stage, std::string_view text, Matcher& matcher,
                              std::vector<std::uint32_t>& ends) {
     switch (stage.cut) {
-        case Cut::pattern: matcher.split(stage.pattern.front(), text, ends); return;
-        case Cut::newlines: cut_newlines(text, ends); return;
-        case Cut::number_groups: cut_number_groups(text, ends); return;
-        case Cut::digit_groups: cut_digit_groups(text, ends); return;
-        case Cut::digit_triples: cut_digit_triples(text, ends); return;
-        case Cut::space_widths: cut_space_widths(text, ends); return;
+        case Cut::pattern:
+            matcher.split(stage.pattern.front(), text, ends);
+            return;
+        case Cut::newlines:
+            cut_newlines(text, ends);
+            return;
+        case Cut::number_groups:
+            cut_number_groups(text, ends);
+            return;
+        case Cut::digit_groups:
+            cut_digit_groups(text, ends);
+            return;
+        case Cut::digit_triples:
+            cut_digit_triples(text, ends);
+            return;
+        case Cut::space_widths:
+            cut_space_widths(text, ends);
+            return;
     }
 }
 

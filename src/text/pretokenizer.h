@@ -17,7 +17,7 @@ namespace stet::text {
 
 // What else a `pre` name decides.
 struct PreRules {
-    bool ignore_merges = false;   // a word that is a token is used at once
+    bool ignore_merges = false;  // a word that is a token is used at once
     bool add_bos = false;
     bool no_bos = false;          // the model has none unless the file names one
     bool raw = false;             // tokens are UTF-8, not the byte alphabet
@@ -49,11 +49,11 @@ class PreTokenizer {
   private:
     enum class Cut : std::uint8_t {
         pattern,
-        newlines,        // runs of '\n' and of everything else
-        number_groups,   // runs of \p{N}, in groups of three counted from their right end
-        digit_groups,    // the same for \d, and only where no word character follows the run
-        digit_triples,   // cuts before every third digit counted from the right end of a run
-        space_widths,    // white space without newlines, in powers of two up to 512
+        newlines,       // runs of '\n' and of everything else
+        number_groups,  // runs of \p{N}, in groups of three counted from their right end
+        digit_groups,   // the same for \d, and only where no word character follows the run
+        digit_triples,  // cuts before every third digit counted from the right end of a run
+        space_widths,   // white space without newlines, in powers of two up to 512
     };
     struct Stage {
         Cut cut = Cut::pattern;

@@ -8,7 +8,7 @@
 namespace stet::text {
 namespace {
 
-#define SPACES                                                                         \
+#define SPACES                                                                     \
     "\\x09-\\x0d\\x20\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}" \
     "\\x{202f}\\x{205f}\\x{3000}"
 #define SPACE "[" SPACES "]"
@@ -31,7 +31,7 @@ namespace {
 #define UPPER_NO_HAN "[^\\p{Ll}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{sc:Han}]"
 #define LOWER_NO_HAN "[^\\p{Lu}\\p{Lt}\\p{N}\\p{P}\\p{S}\\p{Z}\\p{C}\\p{sc:Han}]"
 
-#define CLASSIC                                                              \
+#define CLASSIC \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" SPACES "\\p{L}\\p{N}]+|" BLANKS_LAST
 #define O200K CASED_CONTRACTION "|\\p{N}{1,3}|" OTHERS_SLASH "|" BLANKS
 #define MARKED_PUNCTUATION "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+"
@@ -42,23 +42,23 @@ namespace {
     " ?[^(" SPACES "|.,!?\\x{2026}\\x{3002}\\x{ff0c}\\x{3001}\\x{964}\\x{6d4}\\x{60c})]+"
 
 // Letters with case, as deepseek-llm lists them.
-#define CASED_LETTERS                                                                            \
-    "[A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}\\x{1c4}-"     \
-    "\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37b}-\\x{37d}\\x{37f}"        \
-    "\\x{386}\\x{388}-\\x{38a}\\x{38c}\\x{38e}-\\x{3a1}\\x{3a3}-\\x{3f5}\\x{3f7}-\\x{481}"       \
-    "\\x{48a}-\\x{52f}\\x{531}-\\x{556}\\x{10a0}-\\x{10c5}\\x{13a0}-\\x{13f5}\\x{13f8}-"         \
-    "\\x{13fd}\\x{1c90}-\\x{1cba}\\x{1cbd}-\\x{1cbf}\\x{1d00}-\\x{1d2b}\\x{1d6b}-\\x{1d77}"      \
-    "\\x{1d79}-\\x{1d9a}\\x{1e00}-\\x{1f15}\\x{1f18}-\\x{1f1d}\\x{1f20}-\\x{1f45}\\x{1f48}-"     \
-    "\\x{1f4d}\\x{1f50}-\\x{1f57}\\x{1f59}\\x{1f5b}\\x{1f5d}\\x{1f5f}-\\x{1f7d}\\x{1f80}-"       \
-    "\\x{1fb4}\\x{1fb6}-\\x{1fbc}\\x{1fbe}\\x{1fc2}-\\x{1fc4}\\x{1fc6}-\\x{1fcc}\\x{1fd0}-"      \
-    "\\x{1fd3}\\x{1fd6}-\\x{1fdb}\\x{1fe0}-\\x{1fec}\\x{1ff2}-\\x{1ff4}\\x{1ff6}-\\x{1ffc}"      \
-    "\\x{2102}\\x{2107}\\x{210a}-\\x{2113}\\x{2115}\\x{2119}-\\x{211d}\\x{2124}\\x{2126}"        \
-    "\\x{2128}\\x{212a}-\\x{212d}\\x{212f}-\\x{2134}\\x{2139}\\x{213c}-\\x{213f}\\x{2145}-"      \
-    "\\x{2149}\\x{214e}\\x{2183}\\x{2184}\\x{2c00}-\\x{2c7b}\\x{2c7e}-\\x{2ce4}\\x{2ceb}-"       \
-    "\\x{2cee}\\x{2cf2}\\x{2cf3}\\x{a640}-\\x{a66d}\\x{a680}-\\x{a69b}\\x{a722}-\\x{a76f}"       \
-    "\\x{a771}-\\x{a787}\\x{a78b}-\\x{a78e}\\x{ab70}-\\x{abbf}\\x{fb00}-\\x{fb06}\\x{fb13}-"     \
-    "\\x{fb17}\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}\\x{10400}-\\x{1044f}\\x{104b0}-"            \
-    "\\x{104d3}\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-"       \
+#define CASED_LETTERS                                                                        \
+    "[A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}\\x{1c4}-" \
+    "\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37b}-\\x{37d}\\x{37f}"    \
+    "\\x{386}\\x{388}-\\x{38a}\\x{38c}\\x{38e}-\\x{3a1}\\x{3a3}-\\x{3f5}\\x{3f7}-\\x{481}"   \
+    "\\x{48a}-\\x{52f}\\x{531}-\\x{556}\\x{10a0}-\\x{10c5}\\x{13a0}-\\x{13f5}\\x{13f8}-"     \
+    "\\x{13fd}\\x{1c90}-\\x{1cba}\\x{1cbd}-\\x{1cbf}\\x{1d00}-\\x{1d2b}\\x{1d6b}-\\x{1d77}"  \
+    "\\x{1d79}-\\x{1d9a}\\x{1e00}-\\x{1f15}\\x{1f18}-\\x{1f1d}\\x{1f20}-\\x{1f45}\\x{1f48}-" \
+    "\\x{1f4d}\\x{1f50}-\\x{1f57}\\x{1f59}\\x{1f5b}\\x{1f5d}\\x{1f5f}-\\x{1f7d}\\x{1f80}-"   \
+    "\\x{1fb4}\\x{1fb6}-\\x{1fbc}\\x{1fbe}\\x{1fc2}-\\x{1fc4}\\x{1fc6}-\\x{1fcc}\\x{1fd0}-"  \
+    "\\x{1fd3}\\x{1fd6}-\\x{1fdb}\\x{1fe0}-\\x{1fec}\\x{1ff2}-\\x{1ff4}\\x{1ff6}-\\x{1ffc}"  \
+    "\\x{2102}\\x{2107}\\x{210a}-\\x{2113}\\x{2115}\\x{2119}-\\x{211d}\\x{2124}\\x{2126}"    \
+    "\\x{2128}\\x{212a}-\\x{212d}\\x{212f}-\\x{2134}\\x{2139}\\x{213c}-\\x{213f}\\x{2145}-"  \
+    "\\x{2149}\\x{214e}\\x{2183}\\x{2184}\\x{2c00}-\\x{2c7b}\\x{2c7e}-\\x{2ce4}\\x{2ceb}-"   \
+    "\\x{2cee}\\x{2cf2}\\x{2cf3}\\x{a640}-\\x{a66d}\\x{a680}-\\x{a69b}\\x{a722}-\\x{a76f}"   \
+    "\\x{a771}-\\x{a787}\\x{a78b}-\\x{a78e}\\x{ab70}-\\x{abbf}\\x{fb00}-\\x{fb06}\\x{fb13}-" \
+    "\\x{fb17}\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}\\x{10400}-\\x{1044f}\\x{104b0}-"        \
+    "\\x{104d3}\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-"   \
     "\\x{118df}\\x{1e900}-\\x{1e943}]+"
 
 using Stages = std::string_view;
@@ -75,10 +75,9 @@ constexpr Stages kDigitsClassic[] = {"\\p{N}", CLASSIC};
 constexpr Stages kDeepseek3[] = {"\\p{N}{1,3}", CJK_KANA,
                                  MARKED_PUNCTUATION "|" MARKED_LETTERS
                                                     "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" BLANKS};
-constexpr Stages kSpark[] = {"\\p{N}{1,3}", CJK_KANA,
-                             MARKED_PUNCTUATION "|" MARKED_LETTERS
-                                                "| ?[\\p{P}\\p{S}]+|[\\r\\n]|" BLANKS_LAST,
-                             "\\p{N}"};
+constexpr Stages kSpark[] = {
+    "\\p{N}{1,3}", CJK_KANA,
+    MARKED_PUNCTUATION "|" MARKED_LETTERS "| ?[\\p{P}\\p{S}]+|[\\r\\n]|" BLANKS_LAST, "\\p{N}"};
 constexpr Stages kO200k[] = {O200K};
 constexpr Stages kTinyAya[] = {"@digit_groups", O200K};
 constexpr Stages kTekken[] = {CASED "|\\p{N}|" OTHERS_SLASH "|" BLANKS};
@@ -90,10 +89,14 @@ constexpr Stages kYoutu[] = {
 constexpr Stages kBloom[] = {SENTENCE};
 constexpr Stages kViking[] = {SENTENCE, "\\p{N}"};
 constexpr Stages kNewlines[] = {"@newlines"};
-constexpr Stages kDeepseekLlm[] = {"[\\r\\n]", SPACE "?" CASED_LETTERS,
-                                   SPACE "?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-"
-                                         "\\x{201f}\\x{3000}-\\x{3002}]+",
-                                   "(?<!" SPACE ")" SPACE "+\\z", CJK_WIDE, "\\p{N}+"};
+constexpr Stages kDeepseekLlm[] = {"[\\r\\n]",
+                                   SPACE "?" CASED_LETTERS,
+                                   SPACE
+                                   "?[!-/:-~\\x{ff01}-\\x{ff0f}\\x{ff1a}-\\x{ff5e}\\x{2018}-"
+                                   "\\x{201f}\\x{3000}-\\x{3002}]+",
+                                   "(?<!" SPACE ")" SPACE "+\\z",
+                                   CJK_WIDE,
+                                   "\\p{N}+"};
 constexpr Stages kDeepseekCoder[] = {"[\\r\\n]", SPACE "?\\p{L}+", SPACE "?\\p{P}+", CJK_WIDE,
                                      "\\p{N}"};
 constexpr Stages kFalcon[] = {"[\\p{P}\\$\\+<=>\\^~\\|`]+", CLASSIC, "[0-9][0-9][0-9]"};
@@ -109,8 +112,9 @@ constexpr Stages kExaoneMoe[] = {CONTRACTION
                                  "\\p{N}| ?[^" SPACES "\\p{L}\\p{N}]+[\\r\\n/]?|" SPACE
                                  "*[\\r\\n]|" BLANKS_LAST};
 constexpr Stages kSuperBpe[] = {"\\p{N}+", "@digit_triples"};
-constexpr Stages kChameleon[] = {"<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", "[\\t\\n]|    |  ",
-                                 "\\p{N}", "[\\p{P}!-/:-@\\[-`{-~]", CLASSIC};
+constexpr Stages kChameleon[] = {"<sentinel:[0-9]+>",      "IMGIMG[A-I]{1,4}Z",
+                                 "[\\t\\n]|    |  ",       "\\p{N}",
+                                 "[\\p{P}!-/:-@\\[-`{-~]", CLASSIC};
 constexpr Stages kMinicpm5[] = {"\\p{N}{1,3}",
                                 CONTRACTION "|" LETTERS "|\\p{N}+|" OTHERS "|" BLANKS};
 constexpr Stages kAfmoe[] = {
@@ -119,9 +123,9 @@ constexpr Stages kAfmoe[] = {
     "\\x{ff9f}\\x{2f00}-\\x{2fdf}\\x{e40}-\\x{e7f}\\x{e80}-\\x{eff}\\x{1780}-\\x{17ff}\\x{1000}-"
     "\\x{109f}\\x{aa60}-\\x{aa7f}\\x{a9e0}-\\x{a9ff}\\x{ac00}-\\x{d7af}\\x{1100}-\\x{11ff}]+",
     MARKED_PUNCTUATION "|" MARKED_LETTERS "| ?[\\p{P}\\p{S}]+[\\r\\n]*|" BLANKS};
-constexpr Stages kKimi[] = {
-    "\\p{sc:Han}+|" PREFIX UPPER_NO_HAN "*" LOWER_NO_HAN "+" CONTRACTION "?|" PREFIX UPPER_NO_HAN
-    "+" LOWER_NO_HAN "*" CONTRACTION "?|\\p{N}{1,3}|" OTHERS "|" BLANKS};
+constexpr Stages kKimi[] = {"\\p{sc:Han}+|" PREFIX UPPER_NO_HAN "*" LOWER_NO_HAN "+" CONTRACTION
+                            "?|" PREFIX UPPER_NO_HAN "+" LOWER_NO_HAN "*" CONTRACTION
+                            "?|\\p{N}{1,3}|" OTHERS "|" BLANKS};
 constexpr Stages kWhitespace[] = {NOT_SPACE "+"};
 
 constexpr PreFamily kFamilies[] = {
@@ -258,7 +262,11 @@ constexpr PreName kNames[] = {
 
 }  // namespace
 
-std::span<const PreName> pre_names() { return kNames; }
-std::span<const PreFamily> pre_families() { return kFamilies; }
+std::span<const PreName> pre_names() {
+    return kNames;
+}
+std::span<const PreFamily> pre_families() {
+    return kFamilies;
+}
 
 }  // namespace stet::text

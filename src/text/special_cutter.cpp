@@ -113,10 +113,9 @@ Trie trie_of(const Vocabulary& vocabulary, unsigned attributes, unsigned without
 SpecialCutter::SpecialCutter(const Vocabulary& vocabulary)
     : all_(trie_of(vocabulary, kControl | kUnknown | kUserDefined, 0)),
       user_defined_(trie_of(vocabulary, kUserDefined, kControl | kUnknown)),
-      strips_(std::any_of(vocabulary.special_tokens().begin(), vocabulary.special_tokens().end(),
-                          [&](Token token) {
-                              return vocabulary.is(token, kStripLeft | kStripRight);
-                          })) {}
+      strips_(std::any_of(
+          vocabulary.special_tokens().begin(), vocabulary.special_tokens().end(),
+          [&](Token token) { return vocabulary.is(token, kStripLeft | kStripRight); })) {}
 
 std::vector<Fragment> SpecialCutter::cut(const Vocabulary& vocabulary, std::string_view text,
                                          bool parse_special) const {

@@ -25,8 +25,8 @@ class SpmTokenizer final : public TokenizerBase {
   public:
     explicit SpmTokenizer(Vocabulary held) : TokenizerBase(std::move(held)) {
         fill_byte_tokens();
-        for (std::size_t c = 0; c < ascii_ids_.size(); ++c) {
-            ascii_ids_[c] = find_id(std::string(1, static_cast<char>(c)));
+        for (std::size_t c = 0; c < byte_ids_.size(); ++c) {
+            byte_ids_[c] = find_id(std::string(1, static_cast<char>(c)));
         }
         for (std::size_t i = 0; i < vocabulary().size(); ++i) {
             const auto token = static_cast<Token>(i);
@@ -54,7 +54,7 @@ class SpmTokenizer final : public TokenizerBase {
     void merge_word(std::string_view word, Merger& merger, std::vector<Token>& output) const;
 
     Segmenter segmenter_;
-    std::array<std::uint32_t, 128> ascii_ids_{};  // most symbols are one of these at first
+    std::array<std::uint32_t, 256> byte_ids_{};  // most symbols are ASCII at first
 };
 
 std::string SpmTokenizer::normal_piece(Token token) const {
@@ -97,7 +97,7 @@ void SpmTokenizer::merge_word(std::string_view word, Merger& merger,
     for (std::size_t at = 0; at < word.size();) {
         const std::size_t length = utf8_length(static_cast<unsigned char>(word[at]));
         merger.add(static_cast<std::uint32_t>(at),
-                   length == 1 ? ascii_ids_[static_cast<unsigned char>(word[at])]
+                   length == 1 ? byte_ids_[static_cast<unsigned char>(word[at])]
                                : find_id(word.substr(at, length)));
         at += length;
     }

@@ -31,10 +31,11 @@ Result<std::unique_ptr<Tokenizer>> load_kind(const gguf::File& file) {
     if (*model == "rwkv") return load_rwkv(file);
     if (*model == "plamo2") return load_plamo2(file);
     if (*model == "none" || *model == "no_vocab") return load_none(file);
-    return Status(Code::unimplemented,
-                  fmt::format("tokenizer.ggml.model '{}' of {} is not supported; known: llama, gpt2, "
-                              "gemma4, hybriddna, whitespace, bert, t5, rwkv, plamo2, none, no_vocab",
-                              *model, file.path().string()));
+    return Status(
+        Code::unimplemented,
+        fmt::format("tokenizer.ggml.model '{}' of {} is not supported; known: llama, gpt2, "
+                    "gemma4, hybriddna, whitespace, bert, t5, rwkv, plamo2, none, no_vocab",
+                    *model, file.path().string()));
 }
 
 }  // namespace
@@ -43,11 +44,11 @@ Result<std::unique_ptr<Tokenizer>> Tokenizer::load(const gguf::File& file) {
     try {
         return load_kind(file);
     } catch (const std::bad_alloc&) {
-        return Status(Code::resource_exhausted, fmt::format("no memory for the vocabulary of {}",
-                                                            file.path().string()));
+        return Status(Code::resource_exhausted,
+                      fmt::format("no memory for the vocabulary of {}", file.path().string()));
     } catch (const std::exception& error) {
-        return Status(Code::internal, fmt::format("vocabulary of {}: {}", file.path().string(),
-                                                  error.what()));
+        return Status(Code::internal,
+                      fmt::format("vocabulary of {}: {}", file.path().string(), error.what()));
     }
 }
 

@@ -24,7 +24,8 @@ class UgmTokenizer final : public TokenizerBase {
             const auto token = static_cast<Token>(i);
             if (vocabulary().is(token, kControl | kUnknown | kByte)) continue;
             const std::string_view text = vocabulary().text(token);
-            if (vocabulary().is(token, kNormal)) lowest = std::min(lowest, vocabulary().score(token));
+            if (vocabulary().is(token, kNormal))
+                lowest = std::min(lowest, vocabulary().score(token));
             tokens.emplace_back(text, token);
             if (vocabulary().is(token, kUserDefined)) user_defined.emplace_back(text, token);
         }
@@ -85,7 +86,8 @@ std::string UgmTokenizer::normalize(std::string_view text) const {
                 if (!merge_spaces) out.append(kEscapedSpace);
                 continue;
             }
-            if (!in_word && (prefix_due || (merge_spaces && !out.empty()))) out.append(kEscapedSpace);
+            if (!in_word && (prefix_due || (merge_spaces && !out.empty())))
+                out.append(kEscapedSpace);
             prefix_due = false;
             in_word = true;
             out.push_back(c);
@@ -117,9 +119,8 @@ std::vector<UgmTokenizer::Step> UgmTokenizer::best_steps(std::string_view text) 
         if (sum > steps[end].score) steps[end] = {sum, static_cast<std::uint32_t>(begin), token};
     };
     for (std::size_t at = 0; at < text.size();) {
-        const std::size_t character =
-            std::min<std::size_t>(utf8_length(static_cast<unsigned char>(text[at])),
-                                  text.size() - at);
+        const std::size_t character = std::min<std::size_t>(
+            utf8_length(static_cast<unsigned char>(text[at])), text.size() - at);
         bool covered = false;
         tokens_.for_each_prefix(text.substr(at), [&](std::size_t length, Token token) {
             covered = covered || length == character;

@@ -8,7 +8,9 @@
 namespace stet::text {
 namespace {
 
-constexpr bool is_continuation(unsigned char byte) { return (byte & 0xC0) == 0x80; }
+constexpr bool is_continuation(unsigned char byte) {
+    return (byte & 0xC0) == 0x80;
+}
 
 unsigned char byte_at(std::string_view text, std::size_t offset) {
     return static_cast<unsigned char>(text[offset]);
@@ -23,11 +25,16 @@ struct SecondByte {
 
 SecondByte second_byte(unsigned char lead) {
     switch (lead) {
-        case 0xE0: return {0xA0, 0xBF};
-        case 0xED: return {0x80, 0x9F};
-        case 0xF0: return {0x90, 0xBF};
-        case 0xF4: return {0x80, 0x8F};
-        default: return {};
+        case 0xE0:
+            return {0xA0, 0xBF};
+        case 0xED:
+            return {0x80, 0x9F};
+        case 0xF0:
+            return {0x90, 0xBF};
+        case 0xF4:
+            return {0x80, 0x8F};
+        default:
+            return {};
     }
 }
 
@@ -57,7 +64,8 @@ Utf8Step utf8_step_beyond_ascii(std::string_view text, std::size_t offset) {
     for (std::uint32_t i = 1; i < length; ++i) {
         if (offset + i >= text.size()) return {0xFFFD, i, false, true};
         const unsigned char byte = byte_at(text, offset + i);
-        const bool fits = i == 1 ? byte >= second.low && byte <= second.high : is_continuation(byte);
+        const bool fits =
+            i == 1 ? byte >= second.low && byte <= second.high : is_continuation(byte);
         if (!fits) return {0xFFFD, i, false, false};
         codepoint = codepoint << 6 | (byte & 0x3FU);
     }
@@ -113,7 +121,9 @@ bool is_space(char32_t c) {
            c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-bool is_decimal_digit(char32_t c) { return category(c) == UTF8PROC_CATEGORY_ND; }
+bool is_decimal_digit(char32_t c) {
+    return category(c) == UTF8PROC_CATEGORY_ND;
+}
 
 bool is_number(char32_t c) {
     const auto kind = category(c);
@@ -131,7 +141,9 @@ bool is_punctuation(char32_t c) {
     return kind >= UTF8PROC_CATEGORY_PC && kind <= UTF8PROC_CATEGORY_PO;
 }
 
-bool is_nonspacing_mark(char32_t c) { return category(c) == UTF8PROC_CATEGORY_MN; }
+bool is_nonspacing_mark(char32_t c) {
+    return category(c) == UTF8PROC_CATEGORY_MN;
+}
 
 bool is_control_or_other(char32_t c) {
     const auto kind = category(c);
@@ -162,13 +174,13 @@ std::vector<char32_t> nfd(std::string_view valid_utf8) {
         offset += step.length;
         std::array<utf8proc_int32_t, 32> parts{};
         int boundary = 0;
-        const auto count = utf8proc_decompose_char(static_cast<utf8proc_int32_t>(step.codepoint),
-                                                   parts.data(), parts.size(), UTF8PROC_DECOMPOSE,
-                                                   &boundary);
+        const auto count =
+            utf8proc_decompose_char(static_cast<utf8proc_int32_t>(step.codepoint), parts.data(),
+                                    parts.size(), UTF8PROC_DECOMPOSE, &boundary);
         const bool fits = count > 0 && count <= static_cast<utf8proc_ssize_t>(parts.size());
         for (utf8proc_ssize_t i = 0; i < (fits ? count : 1); ++i) {
-            const char32_t part = fits ? static_cast<char32_t>(parts[static_cast<std::size_t>(i)])
-                                       : step.codepoint;
+            const char32_t part =
+                fits ? static_cast<char32_t>(parts[static_cast<std::size_t>(i)]) : step.codepoint;
             if (combining(part) == 0) {
                 sort_marks();
                 out.push_back(part);

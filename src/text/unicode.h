@@ -40,7 +40,9 @@ std::string utf8_sanitize(std::string_view text);
 
 // The White_Space property, which is what \s means to the tokenizers' own patterns.
 bool is_space(char32_t c);
-inline bool is_ascii_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+inline bool is_ascii_space(char c) {
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
 bool is_decimal_digit(char32_t c);     // Nd
 bool is_number(char32_t c);            // N*
 bool is_word(char32_t c);              // L*, M*, N*, Pc
@@ -54,8 +56,8 @@ std::vector<char32_t> nfd(std::string_view valid_utf8);
 
 // Byte-level vocabularies write each byte as one printable character.
 struct ByteAlphabet {
-    std::array<std::string, 256> text;          // byte -> its character
-    std::array<std::int16_t, 324> byte;         // character -> byte, or -1
+    std::array<std::string, 256> text;   // byte -> its character
+    std::array<std::int16_t, 324> byte;  // character -> byte, or -1
 };
 const ByteAlphabet& byte_alphabet();
 void append_byte_encoded(std::string& out, std::string_view bytes);

@@ -26,13 +26,20 @@ Status contradiction(const gguf::File& file, std::string what) {
 
 std::uint8_t attribute_of(std::int64_t token_type) {
     switch (token_type) {
-        case 1: return kNormal;
-        case 2: return kUnknown;
-        case 3: return kControl;
-        case 4: return kUserDefined;
-        case 5: return kUnused;
-        case 6: return kByte;
-        default: return 0;
+        case 1:
+            return kNormal;
+        case 2:
+            return kUnknown;
+        case 3:
+            return kControl;
+        case 4:
+            return kUserDefined;
+        case 5:
+            return kUnused;
+        case 6:
+            return kByte;
+        default:
+            return 0;
     }
 }
 
@@ -58,7 +65,8 @@ int Vocabulary::byte_value(std::string_view text) {
 
 Token Vocabulary::find(std::string_view text, std::uint64_t hash) const {
     if (text.empty() || text.size() > longest_text_bytes_) return kNoToken;
-    const std::uint32_t index = index_.find(text, hash, [this](std::uint32_t i) { return view(i); });
+    const std::uint32_t index =
+        index_.find(text, hash, [this](std::uint32_t i) { return view(i); });
     return index == TextIndex::kNone ? kNoToken : static_cast<Token>(index);
 }
 
@@ -82,7 +90,8 @@ Result<Vocabulary> Vocabulary::load(const gguf::File& file, const SpecialTokens&
     made.fix_end_of_generation();
     for (std::size_t i = 0; i < made.size(); ++i) {
         const auto token = static_cast<Token>(i);
-        if (made.is(token, kControl | kUserDefined | kUnknown)) made.special_tokens_.push_back(token);
+        if (made.is(token, kControl | kUserDefined | kUnknown))
+            made.special_tokens_.push_back(token);
     }
     made.set_strip_rules(file);
     return made;
@@ -94,17 +103,18 @@ Status Vocabulary::read_tokens(const gguf::File& file) {
         return contradiction(file, "tokenizer.ggml.tokens is missing or not a list of strings");
     }
     if (tokens->empty() || tokens->size() > kTokensMax) {
-        return contradiction(file, fmt::format("{} tokens, expected 1 to {}", tokens->size(),
-                                               kTokensMax));
+        return contradiction(
+            file, fmt::format("{} tokens, expected 1 to {}", tokens->size(), kTokensMax));
     }
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < tokens->size(); ++i) {
         const std::size_t length = (*tokens)[i].size();
         bytes += length;
         if (length > kTokenBytesMax || bytes > kTextBytesMax) {
-            return contradiction(file, fmt::format("token {} of {} bytes, {} bytes so far; expected "
-                                                   "at most {} a token and {} in all",
-                                                   i, length, bytes, kTokenBytesMax, kTextBytesMax));
+            return contradiction(file,
+                                 fmt::format("token {} of {} bytes, {} bytes so far; expected "
+                                             "at most {} a token and {} in all",
+                                             i, length, bytes, kTokenBytesMax, kTextBytesMax));
         }
     }
     arena_.reserve(bytes);
@@ -118,7 +128,8 @@ Status Vocabulary::read_tokens(const gguf::File& file) {
             arena_.append((*tokens)[i]);
         }
         begins_.push_back(static_cast<std::uint32_t>(arena_.size()));
-        longest_text_bytes_ = std::max<std::size_t>(longest_text_bytes_, begins_[i + 1] - begins_[i]);
+        longest_text_bytes_ =
+            std::max<std::size_t>(longest_text_bytes_, begins_[i + 1] - begins_[i]);
     }
     for (std::uint32_t i = 0; i < tokens->size(); ++i) {
         index_.insert(view(i), i, [this](std::uint32_t held) { return view(held); });
@@ -144,15 +155,17 @@ Status Vocabulary::read_scores(const gguf::File& file) {
     if (!file.has("tokenizer.ggml.scores")) return {};
     const auto* floats = file.get_floats("tokenizer.ggml.scores");
     const auto* ints = file.get_ints("tokenizer.ggml.scores");
-    const std::size_t found = floats != nullptr ? floats->size() : ints != nullptr ? ints->size() : 0;
+    const std::size_t found = floats != nullptr ? floats->size()
+                              : ints != nullptr ? ints->size()
+                                                : 0;
     if (found != size()) {
-        return contradiction(file, fmt::format("tokenizer.ggml.scores has {} numbers for {} tokens",
-                                               found, size()));
+        return contradiction(
+            file, fmt::format("tokenizer.ggml.scores has {} numbers for {} tokens", found, size()));
     }
     scores_.resize(found);
     for (std::size_t i = 0; i < found; ++i) {
-        scores_[i] = floats != nullptr ? static_cast<float>((*floats)[i])
-                                       : static_cast<float>((*ints)[i]);
+        scores_[i] =
+            floats != nullptr ? static_cast<float>((*floats)[i]) : static_cast<float>((*ints)[i]);
         if (std::isnan(scores_[i])) {
             return contradiction(file, fmt::format("the score of token {} is not a number", i));
         }
@@ -188,8 +201,8 @@ Status Vocabulary::read_specials(const gguf::File& file) {
         } else if (*id == -1 || *id == 0xFFFFFFFF) {
             *key.token = kNoToken;  // how converters write "none"
         } else if (key.must_fit) {
-            return contradiction(file, fmt::format("{} is {}, but there are {} tokens", name, *id,
-                                                   size()));
+            return contradiction(
+                file, fmt::format("{} is {}, but there are {} tokens", name, *id, size()));
         }
     }
     return {};

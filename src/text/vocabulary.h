@@ -110,7 +110,7 @@ class Vocabulary {
         return std::string_view(arena_).substr(begins_[index], begins_[index + 1] - begins_[index]);
     }
 
-    std::string arena_;  // all texts, one after the other
+    std::string arena_;                  // all texts, one after the other
     std::vector<std::uint32_t> begins_;  // one more than texts
     TextIndex index_;
     std::vector<std::uint8_t> attributes_;

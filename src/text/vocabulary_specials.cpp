@@ -13,30 +13,41 @@ namespace {
 #define STET_BAR "\xEF\xBD\x9C"
 #define STET_SPACE "\xE2\x96\x81"
 
-constexpr std::string_view kEndOfTurn[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>",
-    "<EOT>", "_<EOT>", "[EOT]",
-    "<" STET_BAR "end" STET_SPACE "of" STET_SPACE "sentence" STET_BAR ">", "<end_of_utterance>"};
+constexpr std::string_view kEndOfTurn[] = {"<|eot_id|>",
+                                           "<|im_end|>",
+                                           "<|end|>",
+                                           "<end_of_turn>",
+                                           "<|endoftext|>",
+                                           "<|end_of_text|>",
+                                           "<EOT>",
+                                           "_<EOT>",
+                                           "[EOT]",
+                                           "<" STET_BAR "end" STET_SPACE "of" STET_SPACE
+                                           "sentence" STET_BAR ">",
+                                           "<end_of_utterance>"};
 constexpr std::string_view kEndOfMessage[] = {"<|eom_id|>"};
 constexpr std::string_view kFimPrefix[] = {
-    "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>",
-    "<" STET_BAR "fim" STET_SPACE "begin" STET_BAR ">", "<PRE>", STET_SPACE "<PRE>",
+    "<|fim_prefix|>",  "<fim-prefix>",
+    "<fim_prefix>",    "<" STET_BAR "fim" STET_SPACE "begin" STET_BAR ">",
+    "<PRE>",           STET_SPACE "<PRE>",
     "<|code_prefix|>", "<|prefix|>"};
 constexpr std::string_view kFimSuffix[] = {
-    "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>",
-    "<" STET_BAR "fim" STET_SPACE "hole" STET_BAR ">", "<SUF>", STET_SPACE "<SUF>",
+    "<|fim_suffix|>",  "<fim-suffix>",
+    "<fim_suffix>",    "<" STET_BAR "fim" STET_SPACE "hole" STET_BAR ">",
+    "<SUF>",           STET_SPACE "<SUF>",
     "<|code_suffix|>", "<|suffix|>"};
 constexpr std::string_view kFimMiddle[] = {
-    "<|fim_middle|>", "<fim-middle>", "<fim_middle>",
-    "<" STET_BAR "fim" STET_SPACE "end" STET_BAR ">", "<MID>", STET_SPACE "<MID>",
+    "<|fim_middle|>",  "<fim-middle>",
+    "<fim_middle>",    "<" STET_BAR "fim" STET_SPACE "end" STET_BAR ">",
+    "<MID>",           STET_SPACE "<MID>",
     "<|code_middle|>", "<|middle|>"};
 constexpr std::string_view kFimPad[] = {"<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"};
 constexpr std::string_view kFimRepository[] = {"<|fim_repo|>", "<|repo_name|>", "<fim-repo>",
                                                "<REPO>", "<reponame>"};
 constexpr std::string_view kFimSeparator[] = {"<|file_sep|>"};
 constexpr std::string_view kEndsGeneration[] = {
-    "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "</s>", "[EOS]", "<eos>", "<turn|>",
-    "<|tool_response>", "[e~["};
+    "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",        "</s>",
+    "[EOS]",      "<eos>",    "<turn|>",   "<|tool_response>", "[e~["};
 // gpt-oss: part of the answer's structure, so shown.
 constexpr std::string_view kShown[] = {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"};
 
@@ -120,9 +131,8 @@ void Vocabulary::set_strip_rules(const gguf::File& file) {
     const std::string_view pre = file.get_string("tokenizer.ggml.pre").value_or("");
     const std::string_view architecture = file.get_string("general.architecture").value_or("");
     std::string name(file.get_string("general.name").value_or(""));
-    std::transform(name.begin(), name.end(), name.begin(), [](char c) {
-        return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-    });
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
     const auto strip_left = [this](std::string_view text) {
         if (const Token token = find(text); token != kNoToken) add(kStripLeft, token);
     };
@@ -132,7 +142,8 @@ void Vocabulary::set_strip_rules(const gguf::File& file) {
     } else if (contains_any(name, {"phi-3", "phi3"})) {
         for (const Token token : special_tokens_) {
             const std::string_view held = text(token);
-            if (held != "<unk>" && held != "<s>" && held != "<|endoftext|>") add(kStripRight, token);
+            if (held != "<unk>" && held != "<s>" && held != "<|endoftext|>")
+                add(kStripRight, token);
         }
     } else if (contains_any(name, {"modern-bert"})) {
         strip_left("[MASK]");

@@ -1,6 +1,5 @@
 #include "text/chat_template.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,12 +12,18 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <vector>
+
+#include "gguf/gguf.h"
+#include "support/gguf_writer.h"
+#include "support/temp_directory.h"
 
 namespace stet::text {
 namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string read_file(const fs::path& path) {
@@ -47,7 +52,9 @@ std::chrono::system_clock::time_point local_time(const std::string& text) {
     return std::chrono::system_clock::from_time_t(std::mktime(&time));
 }
 
-std::chrono::system_clock::time_point noon() { return local_time("2026-07-26T12:00:00"); }
+std::chrono::system_clock::time_point noon() {
+    return local_time("2026-07-26T12:00:00");
+}
 
 Result<std::string> render(std::string_view source, std::string_view variables = "{}",
                            const RenderLimits& limits = {}) {
@@ -62,6 +69,106 @@ TEST(ChatTemplate, FormatsTheGivenTime) {
     EXPECT_EQ(*text, "26 Jul 2026, 12:00");
 }
 
+TEST(ChatTemplate, KeepsItsSource) {
+    const auto compiled = ChatTemplate::compile("a{{ 1 }}\n");
+    ASSERT_TRUE(compiled.is_ok());
+    EXPECT_EQ(compiled->source(), "a{{ 1 }}\n");
+}
+
+TEST(ChatTemplate, TellsTheLineOfAMistake) {
+    const auto status = ChatTemplate::compile("a\nb\n{% if %}").status();
+    EXPECT_EQ(status.code(), Code::invalid_argument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("line 3"));
+    const auto unclosed = ChatTemplate::compile("\n{% for x in y %}\n\n").status();
+    EXPECT_THAT(std::string(unclosed.message()), HasSubstr("ends inside the 'for'"));
+}
+
+TEST(ChatTemplate, TellsTheLineOfAFailure) {
+    const auto status = render("a\n\n{{ messages[0].content }}\nb").status();
+    EXPECT_EQ(status.code(), Code::invalid_argument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("line 3: 'messages' is undefined"));
+    const auto macro =
+        render("{% macro f(x) %}\n{{ x + 1 }}{% endmacro %}\n\n{{ f('a') }}").status();
+    EXPECT_THAT(std::string(macro.message()), HasSubstr("line 2"));
+}
+
+TEST(ChatTemplate, PassesOnWhatATemplateRaises) {
+    const auto status = render("{{ raise_exception('Roles must alternate!') }}").status();
+    EXPECT_EQ(status.code(), Code::invalid_argument);
+    EXPECT_EQ(status.message(), "Roles must alternate!");
+}
+
+TEST(ChatTemplate, RefusesVariablesThatAreNotAnObject) {
+    for (const std::string_view json : {"", "[1]", "{", "{\"a\":1}}", "1", "{\"a\":\"\xff\"}"}) {
+        const auto status = render("x", json).status();
+        EXPECT_EQ(status.code(), Code::invalid_argument) << json;
+    }
+}
+
+TEST(ChatTemplate, RefusesInvalidUtf8) {
+    EXPECT_EQ(ChatTemplate::compile("a\xff").status().code(), Code::invalid_argument);
+}
+
+TEST(ChatTemplate, KeepsTheOrderOfKeysAndTheLastOfEqualOnes) {
+    const auto text = render("{{ v|tojson }}", R"({"v":{"b":1,"a":[],"b":2}})");
+    ASSERT_TRUE(text.is_ok());
+    EXPECT_EQ(*text, R"({"b": 2, "a": []})");
+}
+
+TEST(ChatTemplate, ExtendedDialectChangesListsAndDicts) {
+    const auto text = render(
+        "{% set l = [1] %}{% set _ = l.append(2) %}{% set _ = l.insert(0, 0) %}{{ l.pop(1) }}{{ l "
+        "}}"
+        "{% set d = {} %}{% set _ = d.update({'a': 1}, b=2) %}{{ d.pop('a') }}{{ d }}"
+        "{% generation %}x{% endgeneration %}");
+    ASSERT_TRUE(text.is_ok()) << text.status().to_string();
+    EXPECT_EQ(*text, "1[0, 2]1{'b': 2}x");
+}
+
+constexpr std::string_view kTwoMessages =
+    R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yes?"}],
+        "add_generation_prompt": true})";
+
+// The template that for_model() finds in a file, rendered.
+std::string of_model(test::GgufWriter writer) {
+    const test::TempDirectory folder;
+    EXPECT_TRUE(writer.save(folder / "m.gguf").is_ok());
+    const auto file = gguf::File::open(Env::posix(), folder / "m.gguf");
+    if (!file.is_ok()) return file.status().to_string();
+    const auto compiled = ChatTemplate::for_model(**file);
+    if (!compiled.is_ok()) return compiled.status().to_string();
+    const auto text = compiled->render(kTwoMessages, noon());
+    return text.is_ok() ? *text : text.status().to_string();
+}
+
+test::GgufWriter model(const std::vector<std::string>& tokens) {
+    test::GgufWriter writer;
+    writer.set_string("general.architecture", "llama").set_strings("tokenizer.ggml.tokens", tokens);
+    return writer;
+}
+
+TEST(ChatTemplate, TakesTheTemplateOfTheModel) {
+    auto writer = model({"<|im_start|>"});
+    writer.set_string("tokenizer.chat_template", "{{ messages[0].content }}!");
+    EXPECT_EQ(of_model(writer), "Hi!");
+}
+
+TEST(ChatTemplate, FallsBackToChatmlWhenTheVocabularyHasIt) {
+    EXPECT_EQ(of_model(model({"a", "<|im_start|>", "<|im_end|>"})),
+              "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes?<|im_end|>\n"
+              "<|im_start|>assistant\n");
+}
+
+TEST(ChatTemplate, FallsBackToPlainTextForBaseModels) {
+    EXPECT_EQ(of_model(model({"a"})), "user: Hi\nassistant: Yes?\nassistant:");
+}
+
+TEST(ChatTemplate, NamesTheFileWhoseTemplateIsBroken) {
+    auto writer = model({"a"});
+    writer.set_string("tokenizer.chat_template", "{% nope %}");
+    EXPECT_THAT(of_model(writer), AllOf(HasSubstr("m.gguf"), HasSubstr("unknown tag 'nope'")));
+}
+
 class Expected : public ::testing::Test {
   protected:
     void SetUp() override {
@@ -72,7 +179,9 @@ class Expected : public ::testing::Test {
         data_ = Json::parse(read_file(fs::path(STET_TEST_DATA) / "templates/expected.json"));
     }
 
-    std::string source(const std::string& name) const { return read_file(template_folder() / name); }
+    std::string source(const std::string& name) const {
+        return read_file(template_folder() / name);
+    }
 
     std::string variables(const std::string& name) const {
         Json all = data_["cases"][name];
@@ -136,11 +245,11 @@ TEST_F(Expected, ExtendedDialectDiffersOnlyWhereTheReferenceRefusesAFeature) {
             }
         }
     }
-    EXPECT_EQ(gained, (std::set<std::string>{
-                          "Kimi-K2-Instruct.jinja tool_round_trip",
-                          "Kimi-K2-Thinking.jinja tool_round_trip", "LFM2.5-8B-A1B.jinja",
-                          "poolside-Laguna-S-2.1.jinja", "poolside-Laguna-XS-2.1.jinja",
-                          "poolside-Laguna-XS.2.jinja"}));
+    EXPECT_EQ(gained, (std::set<std::string>{"Kimi-K2-Instruct.jinja tool_round_trip",
+                                             "Kimi-K2-Thinking.jinja tool_round_trip",
+                                             "LFM2.5-8B-A1B.jinja", "poolside-Laguna-S-2.1.jinja",
+                                             "poolside-Laguna-XS-2.1.jinja",
+                                             "poolside-Laguna-XS.2.jinja"}));
 }
 
 }  // namespace

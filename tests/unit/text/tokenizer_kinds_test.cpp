@@ -15,7 +15,9 @@ std::unique_ptr<Tokenizer> loaded(SmallVocabulary& small) {
     return made.is_ok() ? std::move(made).value() : nullptr;
 }
 
-Tokens ids(std::initializer_list<Token> list) { return list; }
+Tokens ids(std::initializer_list<Token> list) {
+    return list;
+}
 
 // <unk> <s> </s>, bytes, and pieces of "hello" as SentencePiece would have them.
 struct SmallSpm {
@@ -75,8 +77,7 @@ TEST(Spm, PrefixesASpaceAgainAfterEverySpecialToken) {
     SmallSpm v;
     const auto t = loaded(v.small);
     EXPECT_EQ(encode(*t, "he</s>he", false, true), ids({v.space, v.he, 2, v.space, v.he}));
-    EXPECT_EQ(encode(*t, "he[user]he", false, false),
-              ids({v.space, v.he, v.user, v.space, v.he}));
+    EXPECT_EQ(encode(*t, "he[user]he", false, false), ids({v.space, v.he, v.user, v.space, v.he}));
     v.small.writer().set_bool("tokenizer.ggml.add_space_prefix", false);
     const auto bare = loaded(v.small);
     EXPECT_EQ(encode(*bare, "he</s>he", false, true), ids({v.he, 2, v.he}));
@@ -271,7 +272,10 @@ TEST(Wpm, CoversWordsFromTheLeft) {
     EXPECT_EQ(encode(*t, "hex he"), ids({v.unk, v.he}));  // unknown as a whole
     EXPECT_EQ(encode(*t, "caf\xC3\xA9 cafe\xCC\x81"), ids({v.cafe, v.cafe}));
     EXPECT_EQ(encode(*t, "he\xE4\xB8\xADhe"), ids({v.he, v.zhong, v.he}));
-    EXPECT_EQ(encode(*t, "h\x01\xE2\x80\x8B" "e\xEF\xBF\xBD"), ids({v.he}));  // not printable
+    EXPECT_EQ(encode(*t,
+                     "h\x01\xE2\x80\x8B"
+                     "e\xEF\xBF\xBD"),
+              ids({v.he}));  // not printable
     EXPECT_EQ(t->decode(encode(*t, "hello, he", true), false), "hello, he");
     EXPECT_EQ(encode(*t, "[SEP]", false, true), ids({v.sep}));
     EXPECT_EQ(encode(*t, std::string(101, 'x')), ids({v.unk}));
@@ -317,10 +321,10 @@ TEST(Ugm, TakesTheBestSumOfScores) {
 // One replacement, "A" -> "a": the root's offset, the unit of 'A' with a value, and that value.
 std::vector<std::byte> charsmap_of_one_letter() {
     std::vector<std::uint32_t> units(512, 0xFFU);
-    units[0] = 256U << 10;                                          // root: children at 256 ^ label
+    units[0] = 256U << 10;  // root: children at 256 ^ label
     const std::uint32_t node = 256 ^ 'A';
     units[node] = (('A' ^ 1U) << 10) | 1U << 8 | 'A';  // the value lies at node ^ 'A' ^ 1 = 257
-    units[257] = 1U << 31 | 0U;                                     // offset 0 of the replacements
+    units[257] = 1U << 31 | 0U;                        // offset 0 of the replacements
     std::vector<std::byte> bytes;
     const auto put = [&](std::uint32_t value) {
         for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<std::byte>(value >> 8 * i));
@@ -396,7 +400,10 @@ TEST(Plamo2, TakesTheBestSumOfScores) {
     EXPECT_EQ(encode(*t, "aab"), ids({a, ab}));
     const Token zero = t->find("<0x00>");
     EXPECT_EQ(encode(*t, "a\xE4\xBD\xA0"), ids({a, zero + 0xE4, zero + 0xBD, zero + 0xA0}));
-    EXPECT_EQ(encode(*t, "\xEF\xBB\xBF" "a"), ids({a}));
+    EXPECT_EQ(encode(*t,
+                     "\xEF\xBB\xBF"
+                     "a"),
+              ids({a}));
     EXPECT_EQ(t->decode(encode(*t, "ab\xE4\xBD\xA0"), false), "ab\xE4\xBD\xA0");
     EXPECT_NE(abb, kNoToken);
 }

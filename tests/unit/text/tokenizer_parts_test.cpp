@@ -25,19 +25,21 @@ TEST(Unicode, SanitizesMaximalIllFormedParts) {
         {"\xFF", r},
         {"\xC3", r},
         {"\xC0\x80", r + r},
-        {"\xE2\x82", r},                      // one part
+        {"\xE2\x82", r},  // one part
         {"\xE2\x82z", r + "z"},
-        {"\xED\xA0\x80", r + r + r},          // a surrogate: no byte of it begins anything
+        {"\xED\xA0\x80", r + r + r},  // a surrogate: no byte of it begins anything
         {"\xF0\x9F\x98", r},
         {"\xF4\x90\x80\x80", r + r + r + r},  // beyond U+10FFFF
-        {"12345678\xFF" "12345678", "12345678" + r + "12345678"},
+        {"12345678\xFF"
+         "12345678",
+         "12345678" + r + "12345678"},
     };
     for (const auto& each : cases) EXPECT_EQ(utf8_sanitize(each.in), each.out);
 }
 
 TEST(Unicode, AppendIsTheInverseOfStep) {
-    for (const char32_t c : {U'a', U'\x7F', U'\x80', U'\x7FF', U'\x800', U'\xFFFD', U'\x10000',
-                             U'\x10FFFF'}) {
+    for (const char32_t c :
+         {U'a', U'\x7F', U'\x80', U'\x7FF', U'\x800', U'\xFFFD', U'\x10000', U'\x10FFFF'}) {
         std::string text;
         utf8_append(text, c);
         const Utf8Step step = utf8_step(text, 0);
@@ -81,9 +83,8 @@ TEST(Trie, FindsEveryPrefix) {
             if (found != map.end()) expected.emplace_back(length, found->second);
         }
         std::vector<std::pair<std::size_t, std::int32_t>> got;
-        trie.for_each_prefix(hay, [&](std::size_t length, std::int32_t value) {
-            got.emplace_back(length, value);
-        });
+        trie.for_each_prefix(
+            hay, [&](std::size_t length, std::int32_t value) { got.emplace_back(length, value); });
         RC_ASSERT(got == expected);
     });
 }
@@ -128,13 +129,14 @@ std::vector<std::uint32_t> merge_slowly(std::vector<std::uint32_t> ids, const Pa
 TEST(Merger, JoinsLikeTheSlowVersion) {
     rc::check("random merges and words", [] {
         const auto symbol = rc::gen::inRange<std::uint32_t>(0, 6);
-        const auto merges = *rc::gen::container<std::vector<std::tuple<std::uint32_t, std::uint32_t,
-                                                                       std::uint32_t>>>(
+        const auto merges = *rc::gen::container<
+            std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>>>(
             rc::gen::tuple(symbol, symbol, symbol));
         const auto word = *rc::gen::container<std::vector<std::uint32_t>>(symbol);
         PairMap pairs(merges.size());
         std::uint32_t rank = 0;
-        for (const auto& [left, right, merged] : merges) pairs.insert(left, right, {rank++, merged});
+        for (const auto& [left, right, merged] : merges)
+            pairs.insert(left, right, {rank++, merged});
         Merger merger;
         std::uint32_t end = 0;
         for (const std::uint32_t id : word) merger.add(end++, id);
@@ -171,7 +173,8 @@ struct SlowCutter {
         std::vector<int> owner(text.size(), 0);  // 0: free; n: token n begins; -1: inside a token
         for (std::size_t length = text.size(); length > 0; --length) {
             for (std::size_t at = 0; at + length <= text.size(); ++at) {
-                const auto found = std::find(specials.begin(), specials.end(), text.substr(at, length));
+                const auto found =
+                    std::find(specials.begin(), specials.end(), text.substr(at, length));
                 if (found == specials.end()) continue;
                 const auto first = owner.begin() + static_cast<std::ptrdiff_t>(at);
                 const auto last = first + static_cast<std::ptrdiff_t>(length);
@@ -182,7 +185,8 @@ struct SlowCutter {
         }
         std::string shown;
         for (std::size_t at = 0; at < text.size(); ++at) {
-            if (owner[at] > 0) shown += "[" + specials[static_cast<std::size_t>(owner[at]) - 1] + "]";
+            if (owner[at] > 0)
+                shown += "[" + specials[static_cast<std::size_t>(owner[at]) - 1] + "]";
             if (owner[at] == 0) shown += text[at];
         }
         return shown;
@@ -195,7 +199,8 @@ TEST(SpecialTokens, AreCutLongestFirstThenLeftmost) {
     small.add("<unk>", kTypeUnknown);
     for (const std::string& special : slow.specials) small.add(special, kTypeControl);
     std::map<Token, std::string> bytes;
-    for (const char c : std::string("abc\n")) bytes[small.add(c == '\n' ? "\\n" : std::string(1, c))] = c;
+    for (const char c : std::string("abc\n"))
+        bytes[small.add(c == '\n' ? "\\n" : std::string(1, c))] = c;
     const auto tokenizer = small.load();
     ASSERT_TRUE(tokenizer.is_ok()) << tokenizer.status().to_string();
     rc::check("random texts", [&] {
@@ -203,8 +208,9 @@ TEST(SpecialTokens, AreCutLongestFirstThenLeftmost) {
         std::string shown;
         for (const Token token : encode(**tokenizer, text, false, true)) {
             const auto byte = bytes.find(token);
-            shown += byte != bytes.end() ? byte->second
-                                         : "[" + slow.specials[static_cast<std::size_t>(token) - 1] + "]";
+            shown += byte != bytes.end()
+                         ? byte->second
+                         : "[" + slow.specials[static_cast<std::size_t>(token) - 1] + "]";
         }
         RC_ASSERT(shown == slow.cut(text));
     });

@@ -73,8 +73,7 @@ INSTANTIATE_TEST_SUITE_P(Reference, VocabularyFile,
 class VocabularyWithoutIds : public testing::TestWithParam<const char*> {};
 
 TEST_P(VocabularyWithoutIds, LoadsAndRoundTrips) {
-    const auto path =
-        test_cache() / "vocab" / ("ggml-vocab-" + std::string(GetParam()) + ".gguf");
+    const auto path = test_cache() / "vocab" / ("ggml-vocab-" + std::string(GetParam()) + ".gguf");
     STET_NEED_FILE(path);
     const auto tokenizer = load_tokenizer(path);
     ASSERT_TRUE(tokenizer.is_ok()) << tokenizer.status().to_string();

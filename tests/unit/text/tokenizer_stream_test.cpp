@@ -58,8 +58,8 @@ const char* const kTexts[] = {
     "\xF0\x9F\x98\xB6\xE2\x80\x8D\xF0\x9F\x8C\xAB",
     "a\xFFz",
     "\x80\x80",
-    "\xE4\xBD",          // cut short
-    "\xE4\xBDz",         // broken off
+    "\xE4\xBD",   // cut short
+    "\xE4\xBDz",  // broken off
     "\xF0\x9F\x98",
     "\xC0\xAF\xED\xA0\x80\xF5\x80",  // overlong, surrogate, too large
     "\xF0\x9F\xE4\xBD\xA0",

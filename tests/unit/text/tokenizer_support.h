@@ -1,4 +1,5 @@
-// What the tokenizer tests share: third-party vocabularies from the cache and small ones of our own.
+// What the tokenizer tests share: third-party vocabularies from the cache and small ones of our
+// own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,7 +23,14 @@ namespace stet::text {
 using Tokens = std::vector<Token>;
 
 // Values of tokenizer.ggml.token_type.
-enum : std::int32_t { kTypeNormal = 1, kTypeUnknown, kTypeControl, kTypeUser, kTypeUnused, kTypeByte };
+enum : std::int32_t {
+    kTypeNormal = 1,
+    kTypeUnknown,
+    kTypeControl,
+    kTypeUser,
+    kTypeUnused,
+    kTypeByte
+};
 
 inline std::filesystem::path test_cache() {
     if (const char* cache = std::getenv("STET_TEST_CACHE")) return cache;
@@ -36,11 +44,11 @@ inline bool is_ci() {
 }
 
 // Skips the test, or fails it on CI, when a third-party file isn't there.
-#define STET_NEED_FILE(path)                                                            \
-    if (!std::filesystem::exists(path)) {                                               \
-        if (is_ci()) FAIL() << (path) << " is missing";                                 \
-        GTEST_SKIP() << (path) << " is missing; the test set-up downloads it";          \
-    }                                                                                   \
+#define STET_NEED_FILE(path)                                                   \
+    if (!std::filesystem::exists(path)) {                                      \
+        if (is_ci()) FAIL() << (path) << " is missing";                        \
+        GTEST_SKIP() << (path) << " is missing; the test set-up downloads it"; \
+    }                                                                          \
     static_assert(true)
 
 inline std::string read_text(const std::filesystem::path& path) {
