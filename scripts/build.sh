@@ -7,6 +7,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# Another clone of the same sources finds its objects in ccache: paths count from here.
+export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1
+
 folder=$1
 target=$2
 shift 2

@@ -145,10 +145,9 @@ bool is_nonspacing_mark(char32_t c) {
     return category(c) == UTF8PROC_CATEGORY_MN;
 }
 
-bool is_control_or_other(char32_t c) {
+bool is_control(char32_t c) {
     const auto kind = category(c);
-    return kind == UTF8PROC_CATEGORY_CN ||
-           (kind >= UTF8PROC_CATEGORY_CC && kind <= UTF8PROC_CATEGORY_CO);
+    return kind >= UTF8PROC_CATEGORY_CC && kind <= UTF8PROC_CATEGORY_CO;
 }
 
 char32_t to_lower(char32_t c) {

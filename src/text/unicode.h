@@ -43,12 +43,12 @@ bool is_space(char32_t c);
 inline bool is_ascii_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
-bool is_decimal_digit(char32_t c);     // Nd
-bool is_number(char32_t c);            // N*
-bool is_word(char32_t c);              // L*, M*, N*, Pc
-bool is_punctuation(char32_t c);       // P*
-bool is_nonspacing_mark(char32_t c);   // Mn
-bool is_control_or_other(char32_t c);  // C*
+bool is_decimal_digit(char32_t c);    // Nd
+bool is_number(char32_t c);           // N*
+bool is_word(char32_t c);             // L*, M*, N*, Pc
+bool is_punctuation(char32_t c);      // P*
+bool is_nonspacing_mark(char32_t c);  // Mn
+bool is_control(char32_t c);          // C* but unassigned
 char32_t to_lower(char32_t c);
 
 // Canonical decomposition. Linear but for sorting runs of combining marks, which is O(k log k).

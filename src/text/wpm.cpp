@@ -92,7 +92,7 @@ void WpmTokenizer::add_character(char32_t c, Word& word, std::vector<Token>& out
         end_word(word, output);
         return;
     }
-    if (c == 0 || c == 0xFFFD || is_control_or_other(c)) return;
+    if (c == 0 || c == 0xFFFD || text::is_control(c)) return;
     const bool alone = stands_alone(c);
     if (alone) end_word(word, output);
     if (word.characters <= kWordCharactersMax) {
