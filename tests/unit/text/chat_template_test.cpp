@@ -169,6 +169,26 @@ TEST(ChatTemplate, NamesTheFileWhoseTemplateIsBroken) {
     EXPECT_THAT(of_model(writer), AllOf(HasSubstr("m.gguf"), HasSubstr("unknown tag 'nope'")));
 }
 
+TEST(ChatTemplate, RendersTheTemplateOfARealModel) {
+    const fs::path path =
+        template_folder().parent_path() / "models/smollm2-135m-instruct-q4_1.gguf";
+    if (!fs::exists(path)) {
+        if (required()) FAIL() << path << " is missing";
+        GTEST_SKIP() << path << " is missing";
+    }
+    const auto file = gguf::File::open(Env::posix(), path);
+    ASSERT_TRUE(file.is_ok()) << file.status().to_string();
+    const auto compiled = ChatTemplate::for_model(**file);
+    ASSERT_TRUE(compiled.is_ok()) << compiled.status().to_string();
+    const auto text = compiled->render(kTwoMessages, noon());
+    ASSERT_TRUE(text.is_ok()) << text.status().to_string();
+    EXPECT_EQ(*text,
+              "<|im_start|>system\n"
+              "You are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+              "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes?<|im_end|>\n"
+              "<|im_start|>assistant\n");
+}
+
 class Expected : public ::testing::Test {
   protected:
     void SetUp() override {

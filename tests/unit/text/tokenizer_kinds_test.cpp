@@ -277,6 +277,7 @@ TEST(Wpm, CoversWordsFromTheLeft) {
                      "e\xEF\xBF\xBD"),
               ids({v.he}));  // not printable
     EXPECT_EQ(t->decode(encode(*t, "hello, he", true), false), "hello, he");
+    EXPECT_EQ(encode(*t, "he\xCD\xB8"), ids({v.unk}));  // not assigned, but not dropped either
     EXPECT_EQ(encode(*t, "[SEP]", false, true), ids({v.sep}));
     EXPECT_EQ(encode(*t, std::string(101, 'x')), ids({v.unk}));
 }
