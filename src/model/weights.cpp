@@ -33,6 +33,19 @@ void let_go(std::span<const std::byte> data) {
     if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
+// Brings the weights that stay in the mapped file into memory now, with the load, and not one fault at
+// a time during the first prompt. Only a hint: older kernels don't know it.
+void fetch(std::span<const std::byte> data) {
+#ifdef MADV_POPULATE_READ
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto begin = reinterpret_cast<std::uintptr_t>(data.data()) / page * page;
+    const auto end = reinterpret_cast<std::uintptr_t>(data.data() + data.size());
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
+#else
+    static_cast<void>(data);
+#endif
+}
+
 }  // namespace
 
 class WeightLoader {
@@ -136,6 +149,7 @@ Result<ggml_tensor*> WeightLoader::find(const std::string& name, Shape shape, bo
         GGML_STATUS_SUCCESS) {
         return Status(Code::internal, fmt::format("tensor {} could not be placed", name));
     }
+    fetch(file_.data(*found));
     return tensor;
 }
 

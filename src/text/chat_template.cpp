@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "base/try.h"
-#include "text/jinja_ast.h"
-#include "text/jinja_error.h"
-#include "text/jinja_interpreter.h"
-#include "text/jinja_json.h"
-#include "text/jinja_parser.h"
-#include "text/jinja_unicode.h"
+#include "text/jinja/ast.h"
+#include "text/jinja/error.h"
+#include "text/jinja/interpreter.h"
+#include "text/jinja/json.h"
+#include "text/jinja/parser.h"
+#include "text/jinja/unicode.h"
 
 namespace stet::text {
 

@@ -7,7 +7,7 @@
 #include <new>
 
 #include "base/try.h"
-#include "text/tokenizer_base.h"
+#include "text/tokenizers/tokenizer_base.h"
 #include "text/unicode.h"
 
 namespace stet::text {

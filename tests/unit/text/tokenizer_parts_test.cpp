@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <map>
 
-#include "text/flat_map.h"
-#include "text/merger.h"
-#include "text/segmenter.h"
-#include "text/trie.h"
+#include "text/tokenizers/flat_map.h"
+#include "text/tokenizers/merger.h"
+#include "text/tokenizers/segmenter.h"
+#include "text/tokenizers/trie.h"
 #include "text/unicode.h"
 #include "unit/text/tokenizer_support.h"
 

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
-#include "text/pretokenizer.h"
-#include "text/pretokenizer_rules.h"
+#include "text/tokenizers/pretokenizer.h"
+#include "text/tokenizers/pretokenizer_rules.h"
 #include "text/unicode.h"
 
 namespace stet::text {
