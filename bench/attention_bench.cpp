@@ -177,12 +177,13 @@ void stet_attention(benchmark::State& state, const Setting& setting, int threads
     std::vector<float> out(q.size());
     Team team(threads);
     AttentionJob job;
+    stet::exec::AttentionScratch scratch;
     measure(state, setting, copies, threads, [&](std::size_t copy) {
         Segment segment;
         segment.pages = &table[copy * pages];
         segment.position = setting.depth;
         segment.token_count = setting.tokens;
-        job.reset(shape, std::span(&segment, 1), threads);
+        job.reset(shape, std::span(&segment, 1), threads, scratch);
         team.run([&](int thread) { job.compute(q.data(), q_stride, nullptr, out.data(), thread); });
     });
     state.SetLabel(stet::exec::kernel_path());

@@ -51,15 +51,22 @@ void alibi_slopes(const AttentionShape& shape, std::vector<float>& slopes) {
 
 }  // namespace
 
+struct AttentionScratch::Impl {
+    std::vector<Floats> of_thread;  // kernel scratch, then one unit's sums
+    Floats partials;
+};
+
+AttentionScratch::AttentionScratch() : impl_(std::make_unique<Impl>()) {}
+AttentionScratch::~AttentionScratch() = default;
+
 struct AttentionJob::Impl {
     AttentionShape shape;
     std::span<const Segment> segments;
     Kernels kernels;
     Plan plan;
     std::vector<float> slopes;
-    std::vector<Floats> scratch;  // of each thread: kernel scratch, then one unit's sums
+    AttentionScratch::Impl* scratch = nullptr;
     std::uint64_t scratch_sums = 0;
-    Floats partials;
     std::unique_ptr<std::atomic<std::uint32_t>[]> chunks_left;  // of each unit
     std::size_t chunks_left_size = 0;
     std::atomic<std::size_t> next_item{0};
@@ -75,7 +82,7 @@ AttentionJob::AttentionJob(AttentionJob&&) noexcept = default;
 AttentionJob& AttentionJob::operator=(AttentionJob&&) noexcept = default;
 
 void AttentionJob::reset(const AttentionShape& shape, std::span<const Segment> segments,
-                         int threads) {
+                         int threads, AttentionScratch& scratch) {
     STET_CHECK(threads > 0);
     STET_CHECK(shape.kv_heads > 0 && shape.heads % shape.kv_heads == 0 && shape.heads > 0);
     STET_CHECK(shape.key_size > 0 && shape.value_size > 0);
@@ -88,13 +95,14 @@ void AttentionJob::reset(const AttentionShape& shape, std::span<const Segment> s
     alibi_slopes(shape, job.slopes);
     // A multiple of a cache line, for the sums that follow.
     job.scratch_sums = (job.kernels.scratch_floats(shape, job.plan) + 15) / 16 * 16;
-    if (job.scratch.size() < static_cast<std::size_t>(threads)) {
-        job.scratch.resize(static_cast<std::size_t>(threads));
+    job.scratch = scratch.impl_.get();
+    if (job.scratch->of_thread.size() < static_cast<std::size_t>(threads)) {
+        job.scratch->of_thread.resize(static_cast<std::size_t>(threads));
     }
-    for (Floats& scratch : job.scratch) {
-        scratch.require(job.scratch_sums + partial_floats(job.plan.sums_max, job.stride) + 16);
+    for (Floats& memory : job.scratch->of_thread) {
+        memory.require(job.scratch_sums + partial_floats(job.plan.sums_max, job.stride) + 16);
     }
-    job.partials.require(job.plan.partial_floats);
+    job.scratch->partials.require(job.plan.partial_floats);
     if (job.chunks_left_size < job.plan.units.size()) {
         job.chunks_left_size = job.plan.units.size();
         job.chunks_left = std::make_unique<std::atomic<std::uint32_t>[]>(job.chunks_left_size);
@@ -110,7 +118,7 @@ void AttentionJob::Impl::work(const WorkItem& item, const float* q, std::uint64_
     const WorkUnit& unit = plan.units[item.unit];
     const std::uint64_t chunk_floats = partial_floats(unit.sums(), stride);
     float* unit_partials =
-        unit.chunk_count > 1 ? partials.data() + unit.partial_begin : memory + scratch_sums;
+        unit.chunk_count > 1 ? scratch->partials.data() + unit.partial_begin : memory + scratch_sums;
     ItemTask task;
     task.shape = &shape;
     task.segment = &segments[unit.segment];
@@ -143,7 +151,7 @@ void AttentionJob::Impl::work(const WorkItem& item, const float* q, std::uint64_
 void AttentionJob::compute(const float* q, std::uint64_t q_token_stride, const float* sinks,
                            float* out, int thread) {
     Impl& job = *impl_;
-    float* memory = job.scratch[static_cast<std::size_t>(thread)].data();
+    float* memory = job.scratch->of_thread[static_cast<std::size_t>(thread)].data();
     for (;;) {
         const std::size_t index = job.next_item.fetch_add(1, std::memory_order_relaxed);
         if (index >= job.plan.items.size()) {

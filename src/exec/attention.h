@@ -62,6 +62,21 @@ struct Segment {
     std::uint32_t token_count = 0;
 };
 
+// Working memory of attention calls that run one after the other, such as the nodes of one graph. It
+// grows to the largest need and is kept.
+class AttentionScratch {
+  public:
+    AttentionScratch();
+    ~AttentionScratch();
+    AttentionScratch(const AttentionScratch&) = delete;
+    AttentionScratch& operator=(const AttentionScratch&) = delete;
+
+  private:
+    friend class AttentionJob;
+    struct Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
 // Shared state of one attention call while threads work on it; one object for each attention node of
 // a graph, reset() by one thread before each step. Buffers grow and are kept.
 class AttentionJob {
@@ -71,8 +86,9 @@ class AttentionJob {
     AttentionJob(AttentionJob&&) noexcept;
     AttentionJob& operator=(AttentionJob&&) noexcept;
 
-    // Splits the work. `segments` must stay alive until the last compute() returns.
-    void reset(const AttentionShape& shape, std::span<const Segment> segments, int threads);
+    // Splits the work. `segments` and `scratch` must stay alive until the last compute() returns.
+    void reset(const AttentionShape& shape, std::span<const Segment> segments, int threads,
+               AttentionScratch& scratch);
     // Called once by each of the `threads` threads, thread = 0 .. threads-1. Returns when this
     // thread finds no more work; the result is complete when all have returned.
     //   q    f32 [tokens][heads][key_size]     q_token_stride: floats between tokens

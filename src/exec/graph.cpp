@@ -88,7 +88,7 @@ Result<std::span<const float>> Graph::run(Backend& backend, const Step& step) {
         }
     }
     for (AttentionNode& node : attentions_) {
-        node.job.reset(node.shape, step.segments[node.group], backend.threads());
+        node.job.reset(node.shape, step.segments[node.group], backend.threads(), scratch_);
     }
     step_ = &step;
     const Status status = backend.compute(graph_);

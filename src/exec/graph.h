@@ -93,6 +93,7 @@ class Graph {
     std::unique_ptr<ggml_gallocr, AllocatorDeleter> allocator_;
     std::deque<AppendNode> appends_;        // stable addresses: nodes point at them
     std::deque<AttentionNode> attentions_;
+    AttentionScratch scratch_;              // of all of them: one runs at a time
     const Step* step_ = nullptr;            // during run()
 };
 

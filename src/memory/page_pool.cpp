@@ -12,7 +12,7 @@ namespace stet::memory {
 namespace {
 
 constexpr std::size_t kPageAlignment = 64;  // a cache line, and every vector unit
-constexpr std::uint64_t kReserveBytes = 64U << 20;  // free pages kept for reuse, all groups
+constexpr std::uint64_t kReserveBytes = 16U << 20;  // free pages kept for reuse, all groups
 
 }  // namespace
 

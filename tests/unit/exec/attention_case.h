@@ -101,7 +101,8 @@ class Call {
 
     std::vector<float> run(int threads, AttentionJob& job) const {
         std::vector<float> out(std::size_t{tokens_} * shape_.heads * shape_.value_size, 1e30F);
-        job.reset(shape_, segments_, threads);
+        static AttentionScratch scratch;  // what earlier calls left in it must not matter
+        job.reset(shape_, segments_, threads, scratch);
         std::vector<std::thread> others;
         for (int thread = 1; thread < threads; ++thread) {
             others.emplace_back([&, thread] {
