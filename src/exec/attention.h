@@ -53,11 +53,16 @@ struct AttentionShape {
     std::uint32_t window = 0;      // tokens
 };
 
-// One sequence's part of a step.
+// One sequence's part of a step, as one group of the schema sees it.
 struct Segment {
+    // Paged groups. In a group of lifetime every(r), row i is made by token r * (i + 1) - 1.
     std::byte* const* pages = nullptr;  // pages[i] holds rows [first_row + i * kPageRows, ...)
     std::uint64_t first_row = 0;        // a multiple of kPageRows
-    std::uint64_t position = 0;         // of the segment's first token, = rows before this step
+    // Fixed groups.
+    const std::byte* base_block = nullptr;  // before the step; null at position 0: all zeros
+    std::byte* new_block = nullptr;         // filled by the step, whole
+    // Any.
+    std::uint64_t position = 0;         // of the segment's first token, = tokens before this step
     std::uint32_t token_begin = 0;      // first column of the batch that is this segment's
     std::uint32_t token_count = 0;
 };

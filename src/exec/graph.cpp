@@ -1,9 +1,6 @@
 #include "exec/graph.h"
 
-#include <fmt/format.h>
-
-#include <cmath>
-#include <cstring>
+#include <algorithm>
 
 #include "base/check.h"
 #include "base/try.h"
@@ -11,11 +8,9 @@
 namespace stet::exec {
 namespace {
 
-void fill(ggml_tensor* tensor, std::span<const std::int32_t> values) {
-    if (tensor == nullptr) return;
-    STET_CHECK(static_cast<std::size_t>(ggml_nelements(tensor)) == values.size());
-    std::memcpy(tensor->data, values.data(), values.size_bytes());
-}
+using memory::kPageRows;
+
+std::uint64_t pages_for(std::uint64_t rows) { return (rows + kPageRows - 1) / kPageRows; }
 
 }  // namespace
 
@@ -27,8 +22,16 @@ Graph::Graph(std::size_t nodes_max)
 
 Graph::~Graph() = default;
 
+ggml_tensor* Graph::input(ggml_type type, Shape shape, Fill fill) {
+    ggml_tensor* tensor = ggml_new_tensor_4d(context_.get(), type, shape[0], shape[1], shape[2],
+                                             shape[3]);
+    ggml_set_input(tensor);
+    inputs_.push_back({tensor, std::move(fill)});
+    return tensor;
+}
+
 ggml_tensor* Graph::append_rows(ggml_tensor* rows, const PlaneView& plane, std::size_t group) {
-    AppendNode& node = appends_.emplace_back(AppendNode{plane, group, &step_});
+    AppendNode& node = appends_.emplace_back(AppendNode{plane, group, this});
     return ggml_custom_inplace(context_.get(), rows, nullptr, 0, run_append, GGML_N_TASKS_MAX, &node);
 }
 
@@ -47,12 +50,26 @@ ggml_tensor* Graph::attention(ggml_tensor* q, const AttentionShape& shape, std::
                           GGML_N_TASKS_MAX, &node);
 }
 
+ggml_tensor* Graph::state_op(Shape shape, std::span<ggml_tensor* const> inputs, std::size_t group,
+                             StateOp op) {
+    StateNode& node = state_ops_.emplace_back(StateNode{std::move(op), group, this});
+    std::vector<ggml_tensor*> args(inputs.begin(), inputs.end());
+    return ggml_custom_4d(context_.get(), GGML_TYPE_F32, shape[0], shape[1], shape[2], shape[3],
+                          args.data(), static_cast<int>(args.size()), run_state_op,
+                          GGML_N_TASKS_MAX, &node);
+}
+
+std::span<const Segment> Graph::segments(std::size_t group) const {
+    return group == kStepGroup ? std::span<const Segment>(step_segments_)
+                               : std::span<const Segment>(step_->segments[group]);
+}
+
 void Graph::run_append(ggml_tensor* out, int thread, int threads, void* data) {
     const auto& node = *static_cast<const AppendNode*>(data);
     const ggml_tensor* rows = out->src[0];
     exec::append_rows(static_cast<const float*>(rows->data), rows->nb[1] / sizeof(float),
                       static_cast<std::uint32_t>(rows->ne[0]), node.plane,
-                      (*node.step)->segments[node.group], thread, threads);
+                      node.graph->segments(node.group), thread, threads);
 }
 
 void Graph::run_attention(ggml_tensor* out, int thread, int /*threads*/, void* data) {
@@ -62,6 +79,40 @@ void Graph::run_attention(ggml_tensor* out, int thread, int /*threads*/, void* d
     node.job.compute(static_cast<const float*>(q->data), q->nb[2] / sizeof(float),
                      sinks != nullptr ? static_cast<const float*>(sinks->data) : nullptr,
                      static_cast<float*>(out->data), thread);
+}
+
+void Graph::run_state_op(ggml_tensor* out, int thread, int threads, void* data) {
+    const auto& node = *static_cast<const StateNode*>(data);
+    node.op({out, node.graph->segments(node.group), *node.graph->step_, thread, threads});
+}
+
+void Graph::reserve_step_rows(const memory::Group& group, std::uint32_t tokens) {
+    // Each sequence begins a page; there are at most as many sequences as tokens.
+    const std::uint64_t pages = tokens;
+    step_page_bytes_ = group.page_bytes();
+    step_pages_.reserve(pages);
+    step_segments_.reserve(tokens);
+}
+
+// Gives each sequence its run of pages; rows are numbered from 0.
+void Graph::place_step_rows(const Step& step) {
+    step_pages_.clear();
+    step_segments_.clear();
+    std::uint64_t pages = 0;
+    for (const Segment& sequence : step.sequences) pages += pages_for(sequence.token_count);
+    step_rows_.resize(std::max(step_rows_.size(), pages * step_page_bytes_));
+    for (std::uint64_t i = 0; i < pages; ++i) {
+        step_pages_.push_back(step_rows_.data() + i * step_page_bytes_);
+    }
+    std::byte* const* next = step_pages_.data();
+    for (const Segment& sequence : step.sequences) {
+        Segment segment;
+        segment.pages = next;
+        segment.token_begin = sequence.token_begin;
+        segment.token_count = sequence.token_count;
+        step_segments_.push_back(segment);
+        next += pages_for(sequence.token_count);
+    }
 }
 
 Status Graph::allocate(Backend& backend) {
@@ -77,20 +128,14 @@ std::size_t Graph::buffer_bytes() const {
 }
 
 Result<std::span<const float>> Graph::run(Backend& backend, const Step& step) {
-    fill(tokens, step.tokens);
-    fill(positions, step.positions);
-    fill(output_rows, step.output_rows);
-    if (query_scales != nullptr) {
-        auto* scales = static_cast<float*>(query_scales->data);
-        for (std::size_t i = 0; i < step.positions.size(); ++i) {
-            const auto steps = static_cast<std::uint32_t>(step.positions[i]) / query_scale_rule.length;
-            scales[i] = 1.0F + query_scale_rule.scale * std::log1p(static_cast<float>(steps));
-        }
+    for (const Input& input : inputs_) {
+        if (input.tensor->data != nullptr) input.fill(step, input.tensor);  // null: no node reads it
     }
-    for (AttentionNode& node : attentions_) {
-        node.job.reset(node.shape, step.segments[node.group], backend.threads(), scratch_);
-    }
+    if (step_page_bytes_ != 0) place_step_rows(step);
     step_ = &step;
+    for (AttentionNode& node : attentions_) {
+        node.job.reset(node.shape, segments(node.group), backend.threads(), scratch_);
+    }
     const Status status = backend.compute(graph_);
     step_ = nullptr;
     STET_TRY(status);

@@ -1,5 +1,5 @@
-// One computation for one batch shape: a ggml graph with its buffers, its inputs and the attention
-// nodes that read pages. Built once, run for every step of the same shape.
+// One computation for one batch shape: a ggml graph with its buffers, its inputs and the nodes of our
+// own that read and write state. Built once, run for every step of the same shape.
 //
 // Thread rules: one thread at a time.
 #pragma once
@@ -7,29 +7,49 @@
 #include <ggml-alloc.h>
 #include <ggml.h>
 
+#include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "exec/attention.h"
 #include "exec/backend.h"
+#include "memory/schema.h"
 #include "stet/status.h"
 
 namespace stet::exec {
 
-// What changes from step to step. Segments are by group of the schema; all groups of a step have
-// the same tokens, in the same order.
+// What changes from step to step. Segments are by group of the schema; all groups of a step have the
+// same sequences, in the same order, and so has `sequences` for models without memory.
 struct Step {
     std::span<const std::int32_t> tokens;
     std::span<const std::int32_t> positions;    // of each token
     std::span<const std::int32_t> output_rows;  // columns whose logits are wanted, ascending
     std::vector<std::vector<Segment>> segments;
+    std::vector<Segment> sequences;  // position, token_begin and token_count only
 };
+
+// What a state operator sees on each of its threads.
+struct StateOpContext {
+    ggml_tensor* out;                   // f32; its inputs are out->src[0], [1], ... as given
+    std::span<const Segment> segments;  // of the node's group
+    const Step& step;
+    int thread;                         // 0 .. threads-1; each does its share and returns
+    int threads;
+};
+using StateOp = std::function<void(const StateOpContext&)>;
 
 class Graph {
   public:
+    using Fill = std::function<void(const Step& step, ggml_tensor* tensor)>;
+    using Shape = std::array<std::int64_t, 4>;
+
+    // The "group" of rows that live for one step only: keys and values of models without memory.
+    static constexpr std::size_t kStepGroup = static_cast<std::size_t>(-1);
+
     // Room for `nodes_max` nodes.
     explicit Graph(std::size_t nodes_max);
     ~Graph();
@@ -39,26 +59,26 @@ class Graph {
     ggml_context* context() const { return context_.get(); }
     ggml_cgraph* graph() const { return graph_; }
 
-    // Inputs that run() fills, and the result that it answers. Null: not part of this graph.
-    ggml_tensor* tokens = nullptr;       // i32 [tokens]
-    ggml_tensor* positions = nullptr;    // i32 [tokens]
-    ggml_tensor* output_rows = nullptr;  // i32 [outputs]
-    ggml_tensor* query_scales = nullptr;  // f32 [1, 1, tokens], by the rule below
-    ggml_tensor* logits = nullptr;       // f32 [vocabulary, outputs]
+    ggml_tensor* logits = nullptr;  // f32 [vocabulary, outputs]; null: nothing is wanted
 
-    // Factor of the queries at position p: 1 + scale * ln(1 + floor(p / length)).
-    struct {
-        float scale = 0.0F;
-        std::uint32_t length = 1;
-    } query_scale_rule;
+    // A tensor that `fill` writes before each run.
+    ggml_tensor* input(ggml_type type, Shape shape, Fill fill);
 
-    // f32 rows [elements, tokens] go into the pages of `group`; the result is a view of `rows`
-    // that later nodes depend on.
+    // f32 rows [elements, tokens] go into the pages of `group` at their positions; the result is a
+    // view of `rows` that later nodes depend on.
     ggml_tensor* append_rows(ggml_tensor* rows, const PlaneView& plane, std::size_t group);
     // q f32 [key_size, heads, tokens] -> f32 [value_size * heads, tokens]. `after` are the results
     // of append_rows() that have to come first; `sinks` f32 [heads] or null.
     ggml_tensor* attention(ggml_tensor* q, const AttentionShape& shape, std::size_t group,
                            std::span<ggml_tensor* const> after, ggml_tensor* sinks);
+    // A node of a mixer's own: result f32 of `shape` from `inputs` (at most 9) and the state of
+    // `group`. Inputs may also be there only to come first. Runs on all threads at once, without a
+    // barrier inside; results must not depend on the number of threads.
+    ggml_tensor* state_op(Shape shape, std::span<ggml_tensor* const> inputs, std::size_t group,
+                          StateOp op);
+
+    // Pages for kStepGroup: `group` has the planes, `tokens` is the batch's size.
+    void reserve_step_rows(const memory::Group& group, std::uint32_t tokens);
 
     // Reserves the buffers. Call once, after the last node was added.
     Status allocate(Backend& backend);
@@ -67,16 +87,25 @@ class Graph {
     Result<std::span<const float>> run(Backend& backend, const Step& step);
 
   private:
+    struct Input {
+        ggml_tensor* tensor;
+        Fill fill;
+    };
     struct AppendNode {
         PlaneView plane;
         std::size_t group;
-        const Step* const* step;
+        const Graph* graph;
     };
     struct AttentionNode {
         AttentionShape shape;
         std::size_t group;
         AttentionJob job;
         bool has_sinks;
+    };
+    struct StateNode {
+        StateOp op;
+        std::size_t group;
+        const Graph* graph;
     };
     struct ContextDeleter {
         void operator()(ggml_context* context) const { ggml_free(context); }
@@ -87,14 +116,26 @@ class Graph {
 
     static void run_append(ggml_tensor* out, int thread, int threads, void* node);
     static void run_attention(ggml_tensor* out, int thread, int threads, void* node);
+    static void run_state_op(ggml_tensor* out, int thread, int threads, void* node);
+
+    std::span<const Segment> segments(std::size_t group) const;
+    void place_step_rows(const Step& step);
 
     std::unique_ptr<ggml_context, ContextDeleter> context_;
     ggml_cgraph* graph_ = nullptr;
     std::unique_ptr<ggml_gallocr, AllocatorDeleter> allocator_;
-    std::deque<AppendNode> appends_;        // stable addresses: nodes point at them
+    std::vector<Input> inputs_;
+    std::deque<AppendNode> appends_;  // stable addresses: nodes point at them
     std::deque<AttentionNode> attentions_;
-    AttentionScratch scratch_;              // of all of them: one runs at a time
-    const Step* step_ = nullptr;            // during run()
+    std::deque<StateNode> state_ops_;
+    AttentionScratch scratch_;  // of all attention nodes: one runs at a time
+    const Step* step_ = nullptr;  // during run()
+
+    // Rows of one step (kStepGroup): a run of whole pages for each sequence.
+    std::uint64_t step_page_bytes_ = 0;
+    std::vector<std::byte> step_rows_;
+    std::vector<std::byte*> step_pages_;
+    std::vector<Segment> step_segments_;
 };
 
 }  // namespace stet::exec

@@ -6,39 +6,20 @@
 #include <string>
 #include <vector>
 
-#include "exec/attention.h"
 #include "gguf/gguf.h"
 #include "memory/schema.h"
 #include "model/architectures.h"
+#include "model/ffn/ffn.h"
+#include "model/mixers/mixer.h"
+#include "model/schema_builder.h"
 #include "stet/status.h"
 
 namespace stet::model {
 
-// Rotary embedding with YaRN scaling (arXiv 2309.00071); the names are those of the paper.
-struct Rope {
-    RopeKind kind = RopeKind::norm;
-    std::uint32_t dimensions = 0;  // of each head that rotate
-    float base = 10000.0F;
-    float frequency_scale = 1.0F;  // 1 / scaling factor
-    float extrapolation_factor = 0.0F;
-    float attention_factor = 1.0F;
-    float beta_fast = 32.0F;
-    float beta_slow = 1.0F;
-    std::uint32_t original_context = 0;
-};
-
 struct LayerPlan {
-    std::uint32_t heads = 0;
-    std::uint32_t kv_heads = 0;
-    std::uint32_t key_size = 0;    // of a head
-    std::uint32_t value_size = 0;  // of a head
-    std::uint32_t ffn_size = 0;
-    Rope rope;
-    exec::Window window_kind = exec::Window::none;
-    std::uint32_t window = 0;      // tokens
-    std::size_t group = 0;         // of the schema, where this layer's rows are
-    std::size_t k_plane = 0;       // planes of that group
-    std::size_t v_plane = 0;
+    std::size_t weights = 0;         // whose weights: blk.N (looped models run a layer again)
+    std::vector<MixerPlan> mixers;   // none, one, or two whose results are added
+    FfnPlan ffn;
 };
 
 struct Config {
@@ -49,18 +30,21 @@ struct Config {
     std::uint32_t vocabulary = 0;      // rows of logits
     float norm_epsilon = 0.0F;
     float embedding_scale = 1.0F;
-    float attention_scale = 0.0F;      // of q . k
-    float attention_softcap = 0.0F;    // 0: none
+    float residual_scale = 1.0F;       // of what a branch adds
+    float logit_scale = 1.0F;
     float final_softcap = 0.0F;        // 0: none
-    float query_temperature_scale = 0.0F;           // 0: none
-    std::uint32_t query_temperature_length = 0;     // tokens
-    std::vector<LayerPlan> layers;
+    std::vector<LayerPlan> layers;     // as executed
     memory::Schema schema;
+    memory::Group step_rows;           // models without memory: rows of one step
 };
 
-struct StateTypes {
-    memory::ElementType k = memory::ElementType::f16;
-    memory::ElementType v = memory::ElementType::f16;
+// What a mixer's and a feed-forward's resolve() read from.
+struct ResolveContext {
+    const Keys& keys;
+    const Architecture& row;
+    std::uint32_t layers;     // block_count without trailing prediction layers
+    const Config& config;     // everything but layers and schema
+    SchemaBuilder& schema;
 };
 
 // unimplemented: an architecture (or a feature of one) that is not supported, by name, with the

@@ -1,0 +1,26 @@
+// The feed-forward of a layer: none, dense, or experts. Same pattern as mixers/mixer.h.
+#pragma once
+
+#include <variant>
+
+#include "model/ffn/dense.h"
+#include "model/ffn/moe.h"
+#include "stet/status.h"
+
+namespace stet::model {
+
+struct NoFfn {};
+using FfnPlan = std::variant<NoFfn, DensePlan, MoePlan>;
+using FfnWeights = std::variant<NoFfn, DenseWeights, MoeWeights>;
+
+struct ResolveContext;
+class StepBuilder;
+class Tensors;
+
+Result<FfnPlan> resolve_ffn(const ResolveContext& context, std::size_t layer);
+Result<FfnWeights> load_ffn(Tensors& tensors, std::size_t layer, const FfnPlan& plan);
+// x f32 [width, tokens], normed -> f32 [width, tokens].
+ggml_tensor* build_ffn(StepBuilder& builder, const FfnPlan& plan, const FfnWeights& weights,
+                       ggml_tensor* x);
+
+}  // namespace stet::model

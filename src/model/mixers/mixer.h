@@ -1,0 +1,32 @@
+// The mixers: what carries information from token to token in a layer. Each has a file of its own
+// with three types and three functions:
+//
+//   XPlan     hyper-parameters of one layer, and where its rows are
+//   XWeights  its tensors
+//   resolve_x(context, layer)          file -> plan; declares the planes of the layer's memory
+//   load(tensors, layer, plan)         file -> weights, every shape checked
+//   build(builder, plan, weights, x)   x f32 [width, tokens] (normed) -> f32 [width, tokens]
+//
+// To add one: its file, an enumerator of Mixer, its types here, a case in mixer.cpp.
+#pragma once
+
+#include <variant>
+
+#include "model/mixers/gqa.h"
+#include "stet/status.h"
+
+namespace stet::model {
+
+using MixerPlan = std::variant<GqaPlan>;
+using MixerWeights = std::variant<GqaWeights>;
+
+struct ResolveContext;
+class StepBuilder;
+class Tensors;
+
+Result<MixerPlan> resolve_mixer(const ResolveContext& context, Mixer mixer, std::size_t layer);
+Result<MixerWeights> load_mixer(Tensors& tensors, std::size_t layer, const MixerPlan& plan);
+ggml_tensor* build_mixer(StepBuilder& builder, const MixerPlan& plan, const MixerWeights& weights,
+                         ggml_tensor* x);
+
+}  // namespace stet::model

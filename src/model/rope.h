@@ -1,0 +1,33 @@
+// Rotary embedding (arXiv 2104.09864) with linear and YaRN scaling (arXiv 2309.00071; the names are
+// those of the paper).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "model/architectures.h"
+#include "model/keys.h"
+#include "stet/status.h"
+
+namespace stet::model {
+
+struct Rope {
+    RopeKind kind = RopeKind::none;
+    std::uint32_t dimensions = 0;  // of each head that rotate
+    float base = 10000.0F;
+    float frequency_scale = 1.0F;  // 1 / scaling factor
+    float extrapolation_factor = 0.0F;
+    float attention_factor = 1.0F;
+    float beta_fast = 32.0F;
+    float beta_slow = 1.0F;
+    std::uint32_t original_context = 0;
+    bool has_factors = true;  // rope_freqs.weight applies, if the model has it
+    std::array<int, 4> sections = {};  // M-RoPE: dimension pairs of time, height, width, extra
+};
+
+// From rope.* keys. A missing scaling type is linear, factor 0 or 1 is no scaling, and YaRN's
+// attention factor is divided by what the rope kernel multiplies back.
+Result<Rope> resolve_rope(const Keys& keys, RopeKind kind, std::uint32_t dimensions,
+                          std::uint32_t context);
+
+}  // namespace stet::model

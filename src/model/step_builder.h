@@ -1,0 +1,70 @@
+// What the blocks of a model need to build their part of a step's graph. Tensors are ggml's: the first
+// dimension is the contiguous one, activations are f32 [features, tokens].
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "exec/graph.h"
+#include "model/config.h"
+#include "model/weights.h"
+
+namespace stet::model {
+
+class StepBuilder {
+  public:
+    StepBuilder(const Config& config, const Weights& weights, exec::Graph& graph,
+                std::uint32_t tokens, std::uint32_t outputs);
+
+    exec::Graph& graph() { return graph_; }
+    ggml_context* context() const { return context_; }
+    const Config& config() const { return config_; }
+    const Weights& weights() const { return weights_; }
+    std::uint32_t tokens() const { return tokens_; }
+    std::uint32_t outputs() const { return outputs_; }
+
+    // True in the last layer of a step that wants no logits: a mixer then only brings its state up to
+    // date (expand() what writes it) and may answer null.
+    bool only_state() const { return only_state_; }
+    void set_only_state(bool value) { only_state_ = value; }
+    void expand(ggml_tensor* node) { ggml_build_forward_expand(graph_.graph(), node); }
+
+    // Inputs, made when first asked for.
+    ggml_tensor* token_ids();   // i32 [tokens]
+    ggml_tensor* positions();   // i32 [tokens]; M-RoPE: i32 [4 * tokens], all four the position
+    ggml_tensor* mrope_positions();
+    ggml_tensor* output_rows(); // i32 [outputs]
+    // f32 [1, 1, tokens]: 1 + scale * ln(1 + floor((p + offset) / length)).
+    ggml_tensor* query_temperature(float scale, std::uint32_t length, std::uint32_t offset);
+
+    // The configuration's kind of norm (weight and bias where they are there).
+    ggml_tensor* norm(ggml_tensor* x, const Norm& norm);
+    ggml_tensor* rms_norm(ggml_tensor* x, const Norm& norm);
+    ggml_tensor* layer_norm(ggml_tensor* x, const Norm& norm, float epsilon);
+    ggml_tensor* product(ggml_tensor* x, const Linear& linear);
+    // x f32 [head size, heads, tokens].
+    ggml_tensor* rotate(ggml_tensor* x, const Rope& rope);
+    ggml_tensor* softcap(ggml_tensor* x, float cap);  // cap * tanh(x / cap); cap 0: x
+    // Features [offset, offset + size) of x f32 [features, tokens], contiguous.
+    ggml_tensor* part(ggml_tensor* x, std::int64_t offset, std::int64_t size);
+    // Columns without wanted logits leave before the last feed-forward.
+    ggml_tensor* only_outputs(ggml_tensor* x);
+
+    const memory::Group& group(std::size_t group) const;
+    exec::PlaneView plane(const PlaneSlot& slot) const;
+
+  private:
+    const Config& config_;
+    const Weights& weights_;
+    exec::Graph& graph_;
+    ggml_context* context_;
+    const std::uint32_t tokens_;
+    const std::uint32_t outputs_;
+    bool only_state_ = false;
+    ggml_tensor* token_ids_ = nullptr;
+    ggml_tensor* positions_ = nullptr;
+    ggml_tensor* mrope_positions_ = nullptr;
+    ggml_tensor* output_rows_ = nullptr;
+};
+
+}  // namespace stet::model

@@ -1,0 +1,106 @@
+// Finds, checks and places a model's tensors. They stay in the mapped file; those that this CPU
+// multiplies faster in another layout are repacked at load, and their pages of the file are let go.
+#pragma once
+
+#include <ggml-backend.h>
+#include <ggml.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "exec/backend.h"
+#include "gguf/gguf.h"
+#include "stet/status.h"
+
+namespace stet::model {
+
+// y = W x (+ b). Shapes are ggml's: weight [in, out], bias f32 [out]. Null weight: not in the model.
+struct Linear {
+    ggml_tensor* weight = nullptr;
+    ggml_tensor* bias = nullptr;
+    explicit operator bool() const { return weight != nullptr; }
+};
+
+// Null weight: not in the model (the norm is then skipped, or weightless where the block says so).
+struct Norm {
+    ggml_tensor* weight = nullptr;
+    ggml_tensor* bias = nullptr;
+    explicit operator bool() const { return weight != nullptr; }
+};
+
+// One matrix for each expert: weight [in, out, experts], bias f32 [out, experts].
+struct Experts {
+    ggml_tensor* weight = nullptr;
+    ggml_tensor* bias = nullptr;
+    explicit operator bool() const { return weight != nullptr; }
+};
+
+// The memory that tensors lie in. Lives as long as they are used.
+struct TensorStorage {
+    struct ContextDeleter {
+        void operator()(ggml_context* context) const { ggml_free(context); }
+    };
+    struct BufferDeleter {
+        void operator()(ggml_backend_buffer_t buffer) const { ggml_backend_buffer_free(buffer); }
+    };
+    std::unique_ptr<ggml_context, ContextDeleter> context;
+    std::vector<std::unique_ptr<ggml_backend_buffer, BufferDeleter>> buffers;
+    std::uint64_t repacked_bytes = 0;
+};
+
+class Tensors {
+  public:
+    using Shape = std::initializer_list<std::uint64_t>;
+    // How a tensor is used decides whether it may be repacked: as the first operand of a matrix
+    // product only, of a product over experts only, or in any other way.
+    enum class Use : std::uint8_t { product, expert_product, other };
+    enum class Need : std::uint8_t { required, optional };
+
+    // The file and the backend must outlive this; storage() outlives it.
+    static Result<std::unique_ptr<Tensors>> open(const gguf::File& file, const exec::Backend& backend);
+
+    // By full name, with its shape (trailing ones may be left out). Null when it isn't there and is
+    // optional; corruption names the tensor with expected and found shape. One-dimensional tensors
+    // must be f32.
+    Result<ggml_tensor*> find(const std::string& name, Shape shape, Need need, Use use = Use::other);
+    bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
+
+    // `name` without ".weight" and ".bias". A bias is optional.
+    Result<Linear> linear(const std::string& name, std::uint64_t in, std::uint64_t out, Need need);
+    Result<Norm> norm(const std::string& name, std::uint64_t size, Need need);
+    Result<Experts> experts(const std::string& name, std::uint64_t in, std::uint64_t out,
+                            std::uint64_t count, Need need);
+
+    // Converts what is to be repacked. Call once, after the last tensor was found.
+    Status repack();
+    // Tensors of the file that nothing asked for.
+    std::vector<std::string> unused() const;
+    const gguf::File& file() const { return file_; }
+    std::shared_ptr<TensorStorage> storage() const { return storage_; }
+
+  private:
+    struct Repack {
+        ggml_tensor* tensor;
+        const gguf::Tensor* source;
+        ggml_backend_buffer_type_t type;
+    };
+
+    Tensors(const gguf::File& file, const exec::Backend& backend) : file_(file), backend_(backend) {}
+    Status map_files();
+    Status place(ggml_tensor* tensor, const gguf::Tensor& source, Use use);
+
+    const gguf::File& file_;
+    const exec::Backend& backend_;
+    std::shared_ptr<TensorStorage> storage_;
+    std::vector<ggml_backend_buffer_t> file_buffers_;
+    std::vector<Repack> repacks_;
+    std::unordered_set<std::string> used_;
+};
+
+}  // namespace stet::model
