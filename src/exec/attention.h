@@ -58,13 +58,13 @@ struct Segment {
     // Paged groups. In a group of lifetime every(r), row i is made by token r * (i + 1) - 1.
     std::byte* const* pages = nullptr;  // pages[i] holds rows [first_row + i * kPageRows, ...)
     std::uint64_t first_row = 0;        // a multiple of kPageRows
-    // Fixed groups.
-    const std::byte* base_block = nullptr;  // before the step; null at position 0: all zeros
-    std::byte* new_block = nullptr;         // filled by the step, whole
     // Any.
     std::uint64_t position = 0;         // of the segment's first token, = tokens before this step
     std::uint32_t token_begin = 0;      // first column of the batch that is this segment's
     std::uint32_t token_count = 0;
+    // Fixed groups.
+    const std::byte* base_block = nullptr;  // before the step; null at position 0: all zeros
+    std::byte* new_block = nullptr;         // filled by the step, whole
 };
 
 // Working memory of attention calls that run one after the other, such as the nodes of one graph. It

@@ -87,15 +87,26 @@ Status Backend::compute(ggml_cgraph* graph) {
 }
 
 bool Backend::supports_product(ggml_tensor* weight, ggml_backend_buffer_type_t type) const {
-    // Ask with a product of one column; the weight's buffer decides which kernel would run.
-    constexpr std::size_t kTensors = 4;
+    return supports(weight, type, false);
+}
+
+bool Backend::supports_expert_product(ggml_tensor* weight, ggml_backend_buffer_type_t type) const {
+    return supports(weight, type, true);
+}
+
+// Asks with a product of one column; the weight's buffer decides which kernel would run.
+bool Backend::supports(ggml_tensor* weight, ggml_backend_buffer_type_t type, bool by_experts) const {
+    constexpr std::size_t kTensors = 8;
     const std::unique_ptr<ggml_context, ContextDeleter> context(
         ggml_init({kTensors * ggml_tensor_overhead(), nullptr, true}));
     const std::unique_ptr<ggml_backend_buffer, BufferDeleter> buffer(
         ggml_backend_buft_alloc_buffer(type, 0));
     if (!context || !buffer) return false;
-    ggml_tensor* column = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, weight->ne[0], 1);
-    ggml_tensor* product = ggml_mul_mat(context.get(), weight, column);
+    ggml_tensor* column = ggml_new_tensor_3d(context.get(), GGML_TYPE_F32, weight->ne[0], 1, 1);
+    ggml_tensor* product =
+        by_experts ? ggml_mul_mat_id(context.get(), weight, column,
+                                     ggml_new_tensor_2d(context.get(), GGML_TYPE_I32, 1, 1))
+                   : ggml_mul_mat(context.get(), weight, column);
     weight->buffer = buffer.get();
     const bool supported = ggml_backend_dev_supports_op(ggml_backend_get_device(backend_), product);
     weight->buffer = nullptr;

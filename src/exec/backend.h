@@ -34,12 +34,15 @@ class Backend {
     }
     // True if products with `weight` (not yet allocated) run when it lies in a buffer of `type`.
     bool supports_product(ggml_tensor* weight, ggml_backend_buffer_type_t type) const;
+    // The same for a product over chosen experts (ggml_mul_mat_id); weight [in, out, experts].
+    bool supports_expert_product(ggml_tensor* weight, ggml_backend_buffer_type_t type) const;
 
     // Processors this process may run on, bounded by what helps.
     static int default_threads();
 
   private:
     Backend() = default;
+    bool supports(ggml_tensor* weight, ggml_backend_buffer_type_t type, bool by_experts) const;
 
     int threads_ = 1;
     ggml_threadpool_t pool_ = nullptr;

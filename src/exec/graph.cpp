@@ -10,21 +10,23 @@ namespace {
 
 using memory::kPageRows;
 
-std::uint64_t pages_for(std::uint64_t rows) { return (rows + kPageRows - 1) / kPageRows; }
+std::uint64_t pages_for(std::uint64_t rows) {
+    return (rows + kPageRows - 1) / kPageRows;
+}
 
 }  // namespace
 
 Graph::Graph(std::size_t nodes_max)
-    : context_(ggml_init({nodes_max * ggml_tensor_overhead() +
-                              ggml_graph_overhead_custom(nodes_max, false),
-                          nullptr, true})),
+    : context_(ggml_init(
+          {nodes_max * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes_max, false),
+           nullptr, true})),
       graph_(ggml_new_graph_custom(context_.get(), nodes_max, false)) {}
 
 Graph::~Graph() = default;
 
 ggml_tensor* Graph::input(ggml_type type, Shape shape, Fill fill) {
-    ggml_tensor* tensor = ggml_new_tensor_4d(context_.get(), type, shape[0], shape[1], shape[2],
-                                             shape[3]);
+    ggml_tensor* tensor =
+        ggml_new_tensor_4d(context_.get(), type, shape[0], shape[1], shape[2], shape[3]);
     ggml_set_input(tensor);
     inputs_.push_back({tensor, std::move(fill)});
     return tensor;
@@ -32,7 +34,8 @@ ggml_tensor* Graph::input(ggml_type type, Shape shape, Fill fill) {
 
 ggml_tensor* Graph::append_rows(ggml_tensor* rows, const PlaneView& plane, std::size_t group) {
     AppendNode& node = appends_.emplace_back(AppendNode{plane, group, this});
-    return ggml_custom_inplace(context_.get(), rows, nullptr, 0, run_append, GGML_N_TASKS_MAX, &node);
+    return ggml_custom_inplace(context_.get(), rows, nullptr, 0, run_append, GGML_N_TASKS_MAX,
+                               &node);
 }
 
 ggml_tensor* Graph::attention(ggml_tensor* q, const AttentionShape& shape, std::size_t group,
@@ -129,7 +132,8 @@ std::size_t Graph::buffer_bytes() const {
 
 Result<std::span<const float>> Graph::run(Backend& backend, const Step& step) {
     for (const Input& input : inputs_) {
-        if (input.tensor->data != nullptr) input.fill(step, input.tensor);  // null: no node reads it
+        if (input.tensor->data != nullptr)
+            input.fill(step, input.tensor);  // null: no node reads it
     }
     if (step_page_bytes_ != 0) place_step_rows(step);
     step_ = &step;

@@ -1,5 +1,5 @@
-// One computation for one batch shape: a ggml graph with its buffers, its inputs and the nodes of our
-// own that read and write state. Built once, run for every step of the same shape.
+// One computation for one batch shape: a ggml graph with its buffers, its inputs and the nodes of
+// our own that read and write state. Built once, run for every step of the same shape.
 //
 // Thread rules: one thread at a time.
 #pragma once
@@ -22,8 +22,8 @@
 
 namespace stet::exec {
 
-// What changes from step to step. Segments are by group of the schema; all groups of a step have the
-// same sequences, in the same order, and so has `sequences` for models without memory.
+// What changes from step to step. Segments are by group of the schema; all groups of a step have
+// the same sequences, in the same order, and so has `sequences` for models without memory.
 struct Step {
     std::span<const std::int32_t> tokens;
     std::span<const std::int32_t> positions;    // of each token
@@ -37,7 +37,7 @@ struct StateOpContext {
     ggml_tensor* out;                   // f32; its inputs are out->src[0], [1], ... as given
     std::span<const Segment> segments;  // of the node's group
     const Step& step;
-    int thread;                         // 0 .. threads-1; each does its share and returns
+    int thread;  // 0 .. threads-1; each does its share and returns
     int threads;
 };
 using StateOp = std::function<void(const StateOpContext&)>;
@@ -128,7 +128,7 @@ class Graph {
     std::deque<AppendNode> appends_;  // stable addresses: nodes point at them
     std::deque<AttentionNode> attentions_;
     std::deque<StateNode> state_ops_;
-    AttentionScratch scratch_;  // of all attention nodes: one runs at a time
+    AttentionScratch scratch_;    // of all attention nodes: one runs at a time
     const Step* step_ = nullptr;  // during run()
 
     // Rows of one step (kStepGroup): a run of whole pages for each sequence.

@@ -9,8 +9,11 @@ namespace stet::model {
 namespace {
 
 constexpr std::array kArchitectures = {
-    Architecture{.name = "llama", .rope = RopeKind::norm},
-    Architecture{.name = "mistral3", .rope = RopeKind::norm, .query_temperature = true},
+    Architecture{.name = "llama", .rope = RopeKind::norm, .expert_norm = ExpertNorm::yes},
+    Architecture{.name = "mistral3",
+                 .rope = RopeKind::norm,
+                 .query_temperature = true,
+                 .expert_norm = ExpertNorm::yes},
     Architecture{.name = "qwen2", .rope = RopeKind::neox},
     Architecture{.name = "qwen3", .rope = RopeKind::neox},
     Architecture{.name = "gemma2",
@@ -50,7 +53,9 @@ std::size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::span<const Architecture> architectures() { return kArchitectures; }
+std::span<const Architecture> architectures() {
+    return kArchitectures;
+}
 
 const Architecture* find_architecture(std::string_view name) {
     const auto* found = std::find_if(kArchitectures.begin(), kArchitectures.end(),

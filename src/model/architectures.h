@@ -62,6 +62,13 @@ enum class Gating : std::uint8_t {
     sqrt_softplus = 4,
 };
 
+// Whether the weights of the chosen experts are divided by their sum.
+enum class ExpertNorm : std::uint8_t {
+    by_key,  // expert_weights_norm, default false
+    yes,
+    no,
+};
+
 struct Architecture {
     std::string_view name;  // general.architecture
     RopeKind rope = RopeKind::norm;
@@ -73,7 +80,7 @@ struct Architecture {
     Mixer recurrent = Mixer::none;
     RecurrentLayers recurrent_layers = RecurrentLayers::none;
     std::uint32_t full_attention_interval = 4;  // default of the key
-    bool has_memory = true;            // false: each pass sees its own tokens only
+    bool has_memory = true;                     // false: each pass sees its own tokens only
     bool causal = true;
 
     bool attention_softcap = false;    // attn_logit_softcapping applies (default 50)
@@ -83,15 +90,15 @@ struct Architecture {
     bool window_chunked = false;       // the window is the chunk that the token is in
     float window_rope_base = 0.0F;     // default of rope.freq_base_swa; 0: the base of full layers
     std::uint32_t scale_by_width_layers = 0;  // with this many layers: scores / sqrt(width / heads)
-    bool query_temperature = false;    // attention.temperature_scale applies (Ministral)
+    bool query_temperature = false;           // attention.temperature_scale applies (Ministral)
 
     // Role of tensors whose name is used differently (without "blk.N." and ".weight").
     std::string_view ffn_norm = "ffn_norm";
     std::string_view output_norm = "output_norm";
 
     // Experts (keys without a default here: ffn/moe.cpp).
-    Gating gating = Gating::softmax;      // default of expert_gating_func
-    bool expert_weights_norm = false;     // default of the key
+    Gating gating = Gating::softmax;   // default of expert_gating_func
+    ExpertNorm expert_norm = ExpertNorm::by_key;
 };
 
 std::span<const Architecture> architectures();

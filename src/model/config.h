@@ -17,8 +17,8 @@
 namespace stet::model {
 
 struct LayerPlan {
-    std::size_t weights = 0;         // whose weights: blk.N (looped models run a layer again)
-    std::vector<MixerPlan> mixers;   // none, one, or two whose results are added
+    std::size_t weights = 0;        // whose weights: blk.N (looped models run a layer again)
+    std::vector<MixerPlan> mixers;  // none, one, or two whose results are added
     FfnPlan ffn;
 };
 
@@ -30,20 +30,20 @@ struct Config {
     std::uint32_t vocabulary = 0;      // rows of logits
     float norm_epsilon = 0.0F;
     float embedding_scale = 1.0F;
-    float residual_scale = 1.0F;       // of what a branch adds
+    float residual_scale = 1.0F;  // of what a branch adds
     float logit_scale = 1.0F;
-    float final_softcap = 0.0F;        // 0: none
-    std::vector<LayerPlan> layers;     // as executed
+    float final_softcap = 0.0F;     // 0: none
+    std::vector<LayerPlan> layers;  // as executed
     memory::Schema schema;
-    memory::Group step_rows;           // models without memory: rows of one step
+    memory::Group step_rows;  // models without memory: rows of one step
 };
 
 // What a mixer's and a feed-forward's resolve() read from.
 struct ResolveContext {
     const Keys& keys;
     const Architecture& row;
-    std::uint32_t layers;     // block_count without trailing prediction layers
-    const Config& config;     // everything but layers and schema
+    std::uint32_t layers;  // block_count without trailing prediction layers
+    const Config& config;  // everything but layers and schema
     SchemaBuilder& schema;
 };
 

@@ -36,11 +36,12 @@ class Keys {
     float number_or(std::string_view key, float otherwise) const;  // not finite: otherwise
     bool flag_or(std::string_view key, bool otherwise) const;
     // A scalar fills all layers; an array has an entry for each.
-    Result<std::vector<std::uint32_t>> per_layer(std::string_view key, std::uint32_t layers,
-                                                 std::optional<std::vector<std::uint32_t>> otherwise,
-                                                 std::uint32_t max) const;
+    Result<std::vector<std::uint32_t>> per_layer(
+        std::string_view key, std::uint32_t layers,
+        std::optional<std::vector<std::uint32_t>> otherwise, std::uint32_t max) const;
     // An array with an entry for each layer, or nothing when the key isn't an array.
-    Result<std::optional<std::vector<bool>>> flags(std::string_view key, std::uint32_t layers) const;
+    Result<std::optional<std::vector<bool>>> flags(std::string_view key,
+                                                   std::uint32_t layers) const;
 
     Status missing(std::string_view key) const;
     Status out_of_range(std::string_view key, const std::string& value, std::uint32_t min,

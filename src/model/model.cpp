@@ -40,8 +40,8 @@ Result<std::span<const float>> Runner::run(const exec::Step& step) {
         if ((cached.tokens <= kSmallTokens) != small) return false;
         return ++kept >= (small ? kSmallGraphsMax : 1);
     });
-    STET_ASSIGN(auto graph, build_decoder(model_->config, *model_->weights, *model_->backend, tokens,
-                                          outputs));
+    STET_ASSIGN(auto graph,
+                build_decoder(model_->config, *model_->weights, *model_->backend, tokens, outputs));
     graphs_.push_front({tokens, outputs, std::move(graph)});
     return graphs_.front().graph->run(*model_->backend, step);
 }

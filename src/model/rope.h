@@ -21,7 +21,7 @@ struct Rope {
     float beta_fast = 32.0F;
     float beta_slow = 1.0F;
     std::uint32_t original_context = 0;
-    bool has_factors = true;  // rope_freqs.weight applies, if the model has it
+    bool has_factors = true;           // rope_freqs.weight applies, if the model has it
     std::array<int, 4> sections = {};  // M-RoPE: dimension pairs of time, height, width, extra
 };
 

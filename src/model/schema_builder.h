@@ -30,11 +30,11 @@ class SchemaBuilder {
 
     const StateTypes& types() const { return types_; }
 
-    // Adds a plane to the group of that name, lifetime and parameter, made when it is first asked for.
-    // invalid_argument when the type can't hold rows of so many elements.
-    Result<PlaneSlot> add(std::string_view group, memory::Lifetime lifetime, std::uint32_t parameter,
-                          std::string_view plane, std::size_t layer, memory::ElementType type,
-                          std::uint32_t elements);
+    // Adds a plane to the group of that name, lifetime and parameter, made when it is first asked
+    // for. invalid_argument when the type can't hold rows of so many elements.
+    Result<PlaneSlot> add(std::string_view group, memory::Lifetime lifetime,
+                          std::uint32_t parameter, std::string_view plane, std::size_t layer,
+                          memory::ElementType type, std::uint32_t elements);
     // The usual cases: group "attention" (window 0) or "window"; group "recurrent" in f32.
     Result<PlaneSlot> add_rows(std::uint32_t window, std::string_view plane, std::size_t layer,
                                memory::ElementType type, std::uint32_t elements);

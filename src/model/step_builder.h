@@ -1,5 +1,5 @@
-// What the blocks of a model need to build their part of a step's graph. Tensors are ggml's: the first
-// dimension is the contiguous one, activations are f32 [features, tokens].
+// What the blocks of a model need to build their part of a step's graph. Tensors are ggml's: the
+// first dimension is the contiguous one, activations are f32 [features, tokens].
 #pragma once
 
 #include <cstdint>
@@ -23,17 +23,17 @@ class StepBuilder {
     std::uint32_t tokens() const { return tokens_; }
     std::uint32_t outputs() const { return outputs_; }
 
-    // True in the last layer of a step that wants no logits: a mixer then only brings its state up to
-    // date (expand() what writes it) and may answer null.
+    // True in the last layer of a step that wants no logits: a mixer then only brings its state up
+    // to date (expand() what writes it) and may answer null.
     bool only_state() const { return only_state_; }
     void set_only_state(bool value) { only_state_ = value; }
     void expand(ggml_tensor* node) { ggml_build_forward_expand(graph_.graph(), node); }
 
     // Inputs, made when first asked for.
-    ggml_tensor* token_ids();   // i32 [tokens]
-    ggml_tensor* positions();   // i32 [tokens]; M-RoPE: i32 [4 * tokens], all four the position
+    ggml_tensor* token_ids();  // i32 [tokens]
+    ggml_tensor* positions();  // i32 [tokens]; M-RoPE: i32 [4 * tokens], all four the position
     ggml_tensor* mrope_positions();
-    ggml_tensor* output_rows(); // i32 [outputs]
+    ggml_tensor* output_rows();  // i32 [outputs]
     // f32 [1, 1, tokens]: 1 + scale * ln(1 + floor((p + offset) / length)).
     ggml_tensor* query_temperature(float scale, std::uint32_t length, std::uint32_t offset);
 

@@ -20,7 +20,8 @@
 
 namespace stet::model {
 
-// y = W x (+ b). Shapes are ggml's: weight [in, out], bias f32 [out]. Null weight: not in the model.
+// y = W x (+ b). Shapes are ggml's: weight [in, out], bias f32 [out]. Null weight: not in the
+// model.
 struct Linear {
     ggml_tensor* weight = nullptr;
     ggml_tensor* bias = nullptr;
@@ -63,12 +64,15 @@ class Tensors {
     enum class Need : std::uint8_t { required, optional };
 
     // The file and the backend must outlive this; storage() outlives it.
-    static Result<std::unique_ptr<Tensors>> open(const gguf::File& file, const exec::Backend& backend);
+    // `width` is that of the residual stream.
+    static Result<std::unique_ptr<Tensors>> open(const gguf::File& file,
+                                                 const exec::Backend& backend, std::uint32_t width);
 
     // By full name, with its shape (trailing ones may be left out). Null when it isn't there and is
     // optional; corruption names the tensor with expected and found shape. One-dimensional tensors
     // must be f32.
-    Result<ggml_tensor*> find(const std::string& name, Shape shape, Need need, Use use = Use::other);
+    Result<ggml_tensor*> find(const std::string& name, Shape shape, Need need,
+                              Use use = Use::other);
     bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
 
     // `name` without ".weight" and ".bias". A bias is optional.
@@ -82,6 +86,7 @@ class Tensors {
     // Tensors of the file that nothing asked for.
     std::vector<std::string> unused() const;
     const gguf::File& file() const { return file_; }
+    std::uint64_t width() const { return width_; }
     std::shared_ptr<TensorStorage> storage() const { return storage_; }
 
   private:
@@ -91,12 +96,14 @@ class Tensors {
         ggml_backend_buffer_type_t type;
     };
 
-    Tensors(const gguf::File& file, const exec::Backend& backend) : file_(file), backend_(backend) {}
+    Tensors(const gguf::File& file, const exec::Backend& backend, std::uint32_t width)
+        : file_(file), backend_(backend), width_(width) {}
     Status map_files();
     Status place(ggml_tensor* tensor, const gguf::Tensor& source, Use use);
 
     const gguf::File& file_;
     const exec::Backend& backend_;
+    const std::uint64_t width_;
     std::shared_ptr<TensorStorage> storage_;
     std::vector<ggml_backend_buffer_t> file_buffers_;
     std::vector<Repack> repacks_;

@@ -66,6 +66,7 @@ class Append {
     // The value that will result. Its new rows hold nothing yet.
     const Sequence& next() const { return next_; }
     std::uint64_t base_position() const { return base_position_; }
+    bool is_paged(std::size_t group) const { return schema_->groups[group].is_paged(); }
     std::uint64_t token_count() const { return next_.position() - base_position_; }
 
     // First byte of each page of a paged group, as the step's block table needs them. The step

@@ -15,9 +15,6 @@ namespace {
 
 using engine::Engine;
 
-constexpr const char* kModels[] = {"llama-dense",  "qwen2-dense",  "qwen3-dense",
-                                   "mistral3-dense", "gemma2-dense", "gemma3-dense"};
-
 // Feeds the golden rows in their order: a run of rows of a prompt phase in one step, rows of a step
 // phase one by one, and the joint phase with one row of each sequence a step.
 Result<std::vector<float>> replay(Engine& engine, const test::Golden& golden) {
@@ -51,10 +48,10 @@ Result<std::vector<float>> replay(Engine& engine, const test::Golden& golden) {
     return logits;
 }
 
-class Architectures : public testing::TestWithParam<const char*> {};
+class Architectures : public testing::TestWithParam<std::string> {};
 
 TEST_P(Architectures, LogitsEqualTheReference) {
-    const std::string name = GetParam();
+    const std::string& name = GetParam();
     const std::filesystem::path data = STET_TEST_DATA "/archs";
     auto file = test::open_model("archs/" + name + ".gguf");
     if (!file) return;
@@ -75,11 +72,14 @@ TEST_P(Architectures, LogitsEqualTheReference) {
     EXPECT_LE(error, limits.at(name));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Architectures, testing::ValuesIn(kModels), [](const auto& parameter) {
-    std::string name = parameter.param;
-    std::ranges::replace(name, '-', '_');
-    return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, Architectures,
+                         testing::ValuesIn(test::read_model_names(STET_TEST_DATA
+                                                                  "/archs/models.txt")),
+                         [](const auto& parameter) {
+                             std::string name = parameter.param;
+                             std::ranges::replace(name, '-', '_');
+                             return name;
+                         });
 
 }  // namespace
 }  // namespace stet

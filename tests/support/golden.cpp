@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <sstream>
 
@@ -32,6 +33,11 @@ Golden read_golden(const std::filesystem::path& path) {
     std::memcpy(golden.logits.data(), data.data() + sizeof(header) + rows_bytes,
                 values * sizeof(float));
     return golden;
+}
+
+std::vector<std::string> read_model_names(const std::filesystem::path& path) {
+    std::ifstream file(path);
+    return {std::istream_iterator<std::string>(file), {}};
 }
 
 std::map<std::string, double> read_limits(const std::filesystem::path& path) {

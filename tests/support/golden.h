@@ -26,6 +26,9 @@ struct Golden {
 // Fails the current test and answers an empty Golden when the file can't be read.
 Golden read_golden(const std::filesystem::path& path);
 
+// The names in a file, one a line.
+std::vector<std::string> read_model_names(const std::filesystem::path& path);
+
 // limit_nmse by model, of tolerance.tsv.
 std::map<std::string, double> read_limits(const std::filesystem::path& path);
 

@@ -21,26 +21,26 @@ class StepBuilder;
 struct MoePlan {
     std::uint32_t experts = 0;
     std::uint32_t used = 0;
-    std::uint32_t groups = 0;       // > 1: only the experts of the best groups_used groups
+    std::uint32_t groups = 0;  // > 1: only the experts of the best groups_used groups
     std::uint32_t groups_used = 0;
-    std::uint32_t size = 0;         // of an expert
-    DensePlan shared;               // size 0: no shared expert
+    std::uint32_t size = 0;  // of an expert
+    DensePlan shared;        // size 0: no shared expert
     Gating gating = Gating::softmax;
     bool normalize = false;         // weights divided by their sum
     float scale = 1.0F;             // of the weights
     bool select_by_logits = false;  // before gating (Llama 4)
-    bool weight_inputs = false;     // weights multiply the experts' input, not their result (Llama 4)
+    bool weight_inputs = false;  // weights multiply the experts' input, not their result (Llama 4)
     Activation activation = Activation::silu;
     float clamp = 0.0F;
 };
 
 struct MoeWeights {
-    Linear router;                            // [width, experts]
-    ggml_tensor* selection_bias = nullptr;    // f32 [experts]
-    Experts gate, up, down;                   // no gate: plain
-    bool is_fused = false;                    // `up` holds gate and up, gate first
+    Linear router;                          // [width, experts]
+    ggml_tensor* selection_bias = nullptr;  // f32 [experts]
+    Experts gate, up, down;                 // no gate: plain
+    bool is_fused = false;                  // `up` holds gate and up, gate first
     DenseWeights shared;
-    ggml_tensor* shared_gate = nullptr;       // [width]: the shared expert times sigmoid(w . x)
+    ggml_tensor* shared_gate = nullptr;  // [width]: the shared expert times sigmoid(w . x)
 };
 
 Result<MoePlan> resolve_moe(const ResolveContext& context, std::size_t layer);

@@ -22,11 +22,11 @@ struct GqaPlan {
     std::uint32_t key_size = 0;    // of a head
     std::uint32_t value_size = 0;  // of a head
     Rope rope;
-    float scale = 0.0F;            // of q . k
-    float softcap = 0.0F;          // of scores; 0: none
+    float scale = 0.0F;    // of q . k
+    float softcap = 0.0F;  // of scores; 0: none
     bool causal = true;
     exec::Window window_kind = exec::Window::none;
-    std::uint32_t window = 0;      // tokens
+    std::uint32_t window = 0;  // tokens
     // Queries at position p are multiplied by 1 + scale * ln(1 + floor((p + offset) / length)).
     float temperature_scale = 0.0F;  // 0: not
     std::uint32_t temperature_length = 1;

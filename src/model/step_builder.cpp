@@ -1,0 +1,152 @@
+#include "model/step_builder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace stet::model {
+namespace {
+
+void copy_i32(std::span<const std::int32_t> values, ggml_tensor* tensor) {
+    STET_CHECK(static_cast<std::size_t>(ggml_nelements(tensor)) == values.size());
+    std::memcpy(tensor->data, values.data(), values.size_bytes());
+}
+
+}  // namespace
+
+StepBuilder::StepBuilder(const Config& config, const Weights& weights, exec::Graph& graph,
+                         std::uint32_t tokens, std::uint32_t outputs)
+    : config_(config),
+      weights_(weights),
+      graph_(graph),
+      context_(graph.context()),
+      tokens_(tokens),
+      outputs_(outputs) {}
+
+ggml_tensor* StepBuilder::token_ids() {
+    if (token_ids_ == nullptr) {
+        token_ids_ = graph_.input(
+            GGML_TYPE_I32, {tokens_, 1, 1, 1},
+            [](const exec::Step& step, ggml_tensor* tensor) { copy_i32(step.tokens, tensor); });
+    }
+    return token_ids_;
+}
+
+ggml_tensor* StepBuilder::positions() {
+    if (positions_ == nullptr) {
+        positions_ = graph_.input(
+            GGML_TYPE_I32, {tokens_, 1, 1, 1},
+            [](const exec::Step& step, ggml_tensor* tensor) { copy_i32(step.positions, tensor); });
+    }
+    return positions_;
+}
+
+// Text has one position for time, height and width, and none in the fourth place.
+ggml_tensor* StepBuilder::mrope_positions() {
+    if (mrope_positions_ == nullptr) {
+        mrope_positions_ = graph_.input(GGML_TYPE_I32, {std::int64_t{4} * tokens_, 1, 1, 1},
+                                        [](const exec::Step& step, ggml_tensor* tensor) {
+                                            auto* out = static_cast<std::int32_t*>(tensor->data);
+                                            for (int i = 0; i < 3; ++i)
+                                                out = std::ranges::copy(step.positions, out).out;
+                                            std::fill_n(out, step.positions.size(), 0);
+                                        });
+    }
+    return mrope_positions_;
+}
+
+ggml_tensor* StepBuilder::output_rows() {
+    if (output_rows_ == nullptr) {
+        output_rows_ = graph_.input(GGML_TYPE_I32, {outputs_, 1, 1, 1},
+                                    [](const exec::Step& step, ggml_tensor* tensor) {
+                                        copy_i32(step.output_rows, tensor);
+                                    });
+    }
+    return output_rows_;
+}
+
+ggml_tensor* StepBuilder::query_temperature(float scale, std::uint32_t length,
+                                            std::uint32_t offset) {
+    return graph_.input(GGML_TYPE_F32, {1, 1, tokens_, 1},
+                        [=](const exec::Step& step, ggml_tensor* tensor) {
+                            auto* out = static_cast<float*>(tensor->data);
+                            for (const std::int32_t position : step.positions) {
+                                const std::uint32_t periods =
+                                    (static_cast<std::uint32_t>(position) + offset) / length;
+                                *out++ = 1.0F + scale * std::log1p(static_cast<float>(periods));
+                            }
+                        });
+}
+
+ggml_tensor* StepBuilder::norm(ggml_tensor* x, const Norm& norm) {
+    return config_.architecture->norm == NormKind::rms ? rms_norm(x, norm)
+                                                       : layer_norm(x, norm, config_.norm_epsilon);
+}
+
+ggml_tensor* StepBuilder::rms_norm(ggml_tensor* x, const Norm& norm) {
+    x = ggml_rms_norm(context_, x, config_.norm_epsilon);
+    if (norm.weight != nullptr) x = ggml_mul(context_, x, norm.weight);
+    if (norm.bias != nullptr) x = ggml_add(context_, x, norm.bias);
+    return x;
+}
+
+ggml_tensor* StepBuilder::layer_norm(ggml_tensor* x, const Norm& norm, float epsilon) {
+    x = ggml_norm(context_, x, epsilon);
+    if (norm.weight != nullptr) x = ggml_mul(context_, x, norm.weight);
+    if (norm.bias != nullptr) x = ggml_add(context_, x, norm.bias);
+    return x;
+}
+
+ggml_tensor* StepBuilder::product(ggml_tensor* x, const Linear& linear) {
+    ggml_tensor* y = ggml_mul_mat(context_, linear.weight, x);
+    return linear.bias != nullptr ? ggml_add(context_, y, linear.bias) : y;
+}
+
+ggml_tensor* StepBuilder::rotate(ggml_tensor* x, const Rope& rope) {
+    if (rope.kind == RopeKind::none || rope.dimensions == 0) return x;
+    const int dimensions = static_cast<int>(rope.dimensions);
+    const int context = static_cast<int>(rope.original_context);
+    ggml_tensor* factors = rope.has_factors ? weights_.rope_factors : nullptr;
+    if (rope.kind == RopeKind::mrope || rope.kind == RopeKind::imrope) {
+        std::array<int, GGML_MROPE_SECTIONS> sections = rope.sections;
+        const int mode =
+            rope.kind == RopeKind::mrope ? GGML_ROPE_TYPE_MROPE : GGML_ROPE_TYPE_IMROPE;
+        return ggml_rope_multi(context_, x, mrope_positions(), factors, dimensions, sections.data(),
+                               mode, context, rope.base, rope.frequency_scale,
+                               rope.extrapolation_factor, rope.attention_factor, rope.beta_fast,
+                               rope.beta_slow);
+    }
+    const int mode = rope.kind == RopeKind::neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
+    return ggml_rope_ext(context_, x, positions(), factors, dimensions, mode, context, rope.base,
+                         rope.frequency_scale, rope.extrapolation_factor, rope.attention_factor,
+                         rope.beta_fast, rope.beta_slow);
+}
+
+ggml_tensor* StepBuilder::softcap(ggml_tensor* x, float cap) {
+    if (cap == 0.0F) return x;
+    x = ggml_scale(context_, x, 1.0F / cap);
+    return ggml_scale(context_, ggml_tanh(context_, x), cap);
+}
+
+ggml_tensor* StepBuilder::part(ggml_tensor* x, std::int64_t offset, std::int64_t size) {
+    return ggml_cont(context_, ggml_view_2d(context_, x, size, x->ne[1], x->nb[1],
+                                            static_cast<std::size_t>(offset) * sizeof(float)));
+}
+
+ggml_tensor* StepBuilder::only_outputs(ggml_tensor* x) {
+    return outputs_ == tokens_ ? x : ggml_get_rows(context_, x, output_rows());
+}
+
+const memory::Group& StepBuilder::group(std::size_t group) const {
+    return group == exec::Graph::kStepGroup ? config_.step_rows : config_.schema.groups[group];
+}
+
+exec::PlaneView StepBuilder::plane(const PlaneSlot& slot) const {
+    const memory::Group& its = group(slot.group);
+    return {its.plane_offset(slot.plane), its.planes[slot.plane].row_bytes,
+            its.planes[slot.plane].type};
+}
+
+}  // namespace stet::model

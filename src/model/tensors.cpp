@@ -1,0 +1,194 @@
+#include "model/tensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+#include <span>
+
+#include "base/try.h"
+
+namespace stet::model {
+namespace {
+
+std::string shape_text(std::span<const std::uint64_t> shape) {
+    return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+// Whole pages inside a tensor's data: the kernel may drop them, they come back from the file.
+void let_go(std::span<const std::byte> data) {
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto begin = (reinterpret_cast<std::uintptr_t>(data.data()) + page - 1) / page * page;
+    const auto end = reinterpret_cast<std::uintptr_t>(data.data() + data.size()) / page * page;
+    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+// Brings the weights that stay in the mapped file into memory now, with the load, and not one fault
+// at a time during the first prompt. Only a hint: older kernels don't know it.
+void fetch(std::span<const std::byte> data) {
+#ifdef MADV_POPULATE_READ
+    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto begin = reinterpret_cast<std::uintptr_t>(data.data()) / page * page;
+    const auto end = reinterpret_cast<std::uintptr_t>(data.data() + data.size());
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
+#else
+    static_cast<void>(data);
+#endif
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Tensors>> Tensors::open(const gguf::File& file, const exec::Backend& backend,
+                                               std::uint32_t width) {
+    std::unique_ptr<Tensors> tensors(new Tensors(file, backend, width));
+    STET_TRY(tensors->map_files());
+    return tensors;
+}
+
+Status Tensors::map_files() {
+    storage_ = std::make_shared<TensorStorage>();
+    for (std::uint32_t i = 0; i < file_.file_count(); ++i) {
+        const auto bytes = file_.mapped(i);
+        // The mapping is read-only and so is every use of weights; ggml's interface isn't const.
+        ggml_backend_buffer_t buffer =
+            ggml_backend_cpu_buffer_from_ptr(const_cast<std::byte*>(bytes.data()), bytes.size());
+        if (buffer == nullptr)
+            return Status(Code::resource_exhausted, "no memory for a weight buffer");
+        ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        file_buffers_.push_back(buffer);
+        storage_->buffers.emplace_back(buffer);
+    }
+    // A tensor may be asked for twice: a tied head is a second tensor over the embedding's data.
+    const std::size_t tensors = 2 * file_.tensors().size();
+    storage_->context.reset(ggml_init({tensors * ggml_tensor_overhead(), nullptr, true}));
+    if (!storage_->context)
+        return Status(Code::resource_exhausted, "no memory for the tensor table");
+    return {};
+}
+
+Result<ggml_tensor*> Tensors::find(const std::string& name, Shape shape, Need need, Use use) {
+    const gguf::Tensor* found = file_.find_tensor(name);
+    if (found == nullptr) {
+        if (need == Need::optional) return nullptr;
+        return Status(Code::corruption,
+                      fmt::format("{}: tensor {} {} is missing", file_.path().string(), name,
+                                  shape_text(std::span(shape.begin(), shape.size()))));
+    }
+    std::array<std::uint64_t, 4> wanted = {1, 1, 1, 1};
+    std::copy(shape.begin(), shape.end(), wanted.begin());
+    if (found->shape != wanted) {
+        return Status(
+            Code::corruption,
+            fmt::format("{}: tensor {} has shape {}, expected {}", file_.path().string(), name,
+                        shape_text(std::span(found->shape).first(found->dimensions)),
+                        shape_text(std::span(shape.begin(), shape.size()))));
+    }
+    const auto type = static_cast<ggml_type>(found->type);
+    if (static_cast<int>(type) >= GGML_TYPE_COUNT || ggml_type_size(type) == 0) {
+        return Status(Code::unimplemented,
+                      fmt::format("{}: tensor {}: type {} is not supported", file_.path().string(),
+                                  name, static_cast<std::uint32_t>(found->type)));
+    }
+    if (use == Use::other && shape.size() == 1 && type != GGML_TYPE_F32) {
+        return Status(Code::unimplemented,
+                      fmt::format("{}: tensor {} is {}, expected f32", file_.path().string(), name,
+                                  ggml_type_name(type)));
+    }
+    const std::array<std::int64_t, 4> ne = {
+        static_cast<std::int64_t>(wanted[0]), static_cast<std::int64_t>(wanted[1]),
+        static_cast<std::int64_t>(wanted[2]), static_cast<std::int64_t>(wanted[3])};
+    ggml_tensor* tensor =
+        ggml_new_tensor(storage_->context.get(), type, static_cast<int>(shape.size()), ne.data());
+    if (tensor == nullptr)
+        return Status(Code::internal, "more tensors were asked for than planned");
+    ggml_set_name(tensor, name.c_str());
+    used_.insert(name);
+    STET_TRY(place(tensor, *found, use));
+    return tensor;
+}
+
+Status Tensors::place(ggml_tensor* tensor, const gguf::Tensor& source, Use use) {
+    if (use != Use::other) {
+        for (ggml_backend_buffer_type_t buffer_type : backend_.weight_buffer_types()) {
+            const bool is_supported = use == Use::product
+                                          ? backend_.supports_product(tensor, buffer_type)
+                                          : backend_.supports_expert_product(tensor, buffer_type);
+            if (is_supported) {
+                repacks_.push_back({tensor, &source, buffer_type});
+                return {};
+            }
+        }
+    }
+    auto* data = const_cast<std::byte*>(file_.data(source).data());
+    if (ggml_backend_tensor_alloc(file_buffers_[source.file_index], tensor, data) !=
+        GGML_STATUS_SUCCESS) {
+        return Status(Code::internal, fmt::format("tensor {} could not be placed", source.name));
+    }
+    fetch(file_.data(source));
+    return {};
+}
+
+Result<Linear> Tensors::linear(const std::string& name, std::uint64_t in, std::uint64_t out,
+                               Need need) {
+    Linear linear;
+    STET_ASSIGN(linear.weight, find(name + ".weight", {in, out}, need, Use::product));
+    if (linear.weight == nullptr) return linear;
+    STET_ASSIGN(linear.bias, find(name + ".bias", {out}, Need::optional));
+    return linear;
+}
+
+Result<Norm> Tensors::norm(const std::string& name, std::uint64_t size, Need need) {
+    Norm norm;
+    STET_ASSIGN(norm.weight, find(name + ".weight", {size}, need));
+    if (norm.weight == nullptr) return norm;
+    STET_ASSIGN(norm.bias, find(name + ".bias", {size}, Need::optional));
+    return norm;
+}
+
+Result<Experts> Tensors::experts(const std::string& name, std::uint64_t in, std::uint64_t out,
+                                 std::uint64_t count, Need need) {
+    Experts experts;
+    STET_ASSIGN(experts.weight,
+                find(name + ".weight", {in, out, count}, need, Use::expert_product));
+    if (experts.weight == nullptr) return experts;
+    STET_ASSIGN(experts.bias, find(name + ".bias", {out, count}, Need::optional));
+    return experts;
+}
+
+// Gives each repacked tensor room in a buffer of its kind and converts it there.
+Status Tensors::repack() {
+    for (const Repack& item : repacks_) {
+        const std::size_t size = ggml_backend_buft_get_alloc_size(item.type, item.tensor);
+        ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(item.type, size);
+        if (buffer == nullptr) {
+            return Status(Code::resource_exhausted,
+                          fmt::format("no memory to repack tensor {} ({} bytes)",
+                                      ggml_get_name(item.tensor), size));
+        }
+        storage_->buffers.emplace_back(buffer);
+        ggml_backend_buffer_set_usage(buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        if (ggml_backend_tensor_alloc(buffer, item.tensor, ggml_backend_buffer_get_base(buffer)) !=
+            GGML_STATUS_SUCCESS) {
+            return Status(Code::internal,
+                          fmt::format("tensor {} could not be placed", ggml_get_name(item.tensor)));
+        }
+        const auto data = file_.data(*item.source);
+        ggml_backend_tensor_set(item.tensor, data.data(), 0, data.size());
+        storage_->repacked_bytes += size;
+        let_go(data);
+    }
+    repacks_.clear();
+    return {};
+}
+
+std::vector<std::string> Tensors::unused() const {
+    std::vector<std::string> names;
+    for (const gguf::Tensor& tensor : file_.tensors()) {
+        if (!used_.contains(tensor.name)) names.push_back(tensor.name);
+    }
+    return names;
+}
+
+}  // namespace stet::model
