@@ -9,8 +9,8 @@
 namespace stet::exec {
 namespace {
 
-// About 20 us: longer than two balanced threads are apart, shorter than a sleep and a wake-up cost.
-constexpr const char* kSpins = "1000";
+// Some 200 us: a thread that had to sleep is back before the other falls asleep in turn.
+constexpr const char* kSpins = "10000";
 
 }  // namespace
 
