@@ -167,7 +167,7 @@ Status Conversation::answer(const TurnRequest& request, Generation& generation) 
 Result<state::Sequence> Conversation::settle(const Generation& generation) {
     state::Sequence end = generation.sequence();
     if (!generation.pending().empty() && end.position() < engine_.context()) {
-        const Engine::Part part{&end, generation.pending(), Engine::Logits::none};
+        const engine::Part part{&end, generation.pending(), engine::Logits::none};
         STET_TRY(engine_.run(std::span(&part, 1)).status());
     }
     return end;

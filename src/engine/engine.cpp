@@ -24,19 +24,6 @@ std::uint64_t half_of_memory() {
            static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) / 2;
 }
 
-// What the step sees of one group of a sequence.
-exec::Segment segment_of(state::Append& append, std::size_t group, exec::Segment segment) {
-    if (append.is_paged(group)) {
-        segment.pages = append.block_table(group).data();
-        segment.first_row = append.next().groups[group].first_row;
-    } else {
-        const auto base = append.base_block(group);
-        segment.base_block = base.empty() ? nullptr : base.data();
-        segment.new_block = append.new_block(group).data();
-    }
-    return segment;
-}
-
 }  // namespace
 
 std::string_view stop_reason_name(StopReason reason) {
@@ -91,51 +78,20 @@ Status Engine::check_tokens(std::span<const Token> tokens) const {
 }
 
 Result<std::span<const float>> Engine::run(std::span<const Part> parts) {
-    std::vector<state::Append> appends;
-    std::vector<Token> tokens;
-    std::vector<std::int32_t> positions;
-    std::vector<std::int32_t> output_rows;
-    exec::Step step;
-    step.segments.resize(schema().groups.size());
+    Batch batch(*pool_);
     for (const Part& part : parts) {
         const std::uint64_t position = part.sequence->position();
-        if (part.tokens.empty() || part.tokens.size() > context_ - std::min<std::uint64_t>(context_, position)) {
+        if (part.tokens.empty() ||
+            part.tokens.size() > context_ - std::min<std::uint64_t>(context_, position)) {
             return Status(Code::invalid_argument,
                           fmt::format("{} tokens at position {} do not fit a context of {}",
                                       part.tokens.size(), position, context_));
         }
         STET_TRY(check_tokens(part.tokens));
-        STET_ASSIGN(auto append, state::Append::begin(*pool_, *part.sequence, part.tokens));
-        appends.push_back(std::move(append));
-        for (std::size_t i = 0; i < part.tokens.size(); ++i) {
-            const bool last = i + 1 == part.tokens.size();
-            if (part.logits == Logits::all || (part.logits == Logits::last && last)) {
-                output_rows.push_back(static_cast<std::int32_t>(tokens.size() + i));
-            }
-            positions.push_back(static_cast<std::int32_t>(position + i));
-        }
-        tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());
+        STET_TRY(batch.add(part));
     }
-    std::uint32_t token_begin = 0;
-    for (state::Append& append : appends) {
-        exec::Segment sequence;
-        sequence.position = append.base_position();
-        sequence.token_begin = token_begin;
-        sequence.token_count = static_cast<std::uint32_t>(append.token_count());
-        step.sequences.push_back(sequence);
-        for (std::size_t g = 0; g < step.segments.size(); ++g) {
-            step.segments[g].push_back(segment_of(append, g, sequence));
-        }
-        token_begin += sequence.token_count;
-    }
-    step.tokens = tokens;
-    step.positions = positions;
-    step.output_rows = output_rows;
-    STET_ASSIGN(const auto logits, runner_->run(step));
-    // Nothing below can fail: the step is committed by swapping each value.
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-        *parts[i].sequence = std::move(appends[i]).commit();
-    }
+    STET_ASSIGN(const auto logits, runner_->run(batch.step()));
+    batch.commit();
     return logits;
 }
 
@@ -160,7 +116,7 @@ void Engine::withdraw(Generation& generation) {
 }
 
 // Every generation that decodes gets its token; what is left of the batch goes to prompts in order.
-std::vector<Engine::Part> Engine::schedule(std::vector<Generation*>& chosen) {
+std::vector<Part> Engine::schedule(std::vector<Generation*>& chosen) {
     std::vector<Part> parts;
     std::size_t budget = batch_;
     for (Generation* generation : generations_) {

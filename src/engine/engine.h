@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/batch.h"
 #include "engine/sampler.h"
 #include "memory/page_pool.h"
 #include "model/model.h"
@@ -109,13 +110,6 @@ class Engine {
                                                   bool without_text = false);
     ~Engine();
 
-    // A part of a step: tokens to add to a sequence, and which of them get logits.
-    enum class Logits : std::uint8_t { none, last, all };
-    struct Part {
-        state::Sequence* sequence;
-        std::span<const Token> tokens;
-        Logits logits;
-    };
     // Runs one step over all parts: either every sequence has its tokens afterwards, or none has.
     // Answers the logits row after row, [rows][vocabulary]; valid until the next step.
     Result<std::span<const float>> run(std::span<const Part> parts);

@@ -32,12 +32,12 @@ Result<std::vector<float>> replay(Engine& engine, const test::Golden& golden) {
             mine.push_back(golden.rows[end].token);
             ++end;
         }
-        std::vector<Engine::Part> parts;
+        std::vector<engine::Part> parts;
         for (std::size_t s = 0; s < 2; ++s) {
             const auto sequence = static_cast<std::size_t>(golden.rows[i].sequence);
             const std::size_t which = s == 0 ? sequence : 1 - sequence;
             if (!tokens[which].empty()) {
-                parts.push_back({&sequences[which], tokens[which], Engine::Logits::all});
+                parts.push_back({&sequences[which], tokens[which], engine::Logits::all});
             }
         }
         auto step = engine.run(parts);

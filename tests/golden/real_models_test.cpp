@@ -95,7 +95,7 @@ TEST_P(RealModels, GreedyContinuationEqualsTheReference) {
         auto tokens = line["tokens"].get<std::vector<state::Token>>();
         state::Sequence sequence = state::Sequence::empty(engine_->schema());
         for (const json& expected : line["steps"]) {
-            const Engine::Part part{&sequence, tokens, Engine::Logits::last};
+            const engine::Part part{&sequence, tokens, engine::Logits::last};
             const auto logits = engine_->run(std::span(&part, 1));
             ASSERT_TRUE(logits) << logits.status().to_string();
             for (const double difference : differences(expected, *logits)) {

@@ -34,7 +34,7 @@ class EngineTest : public testing::TestWithParam<const char*> {
 
     static std::vector<float> feed(Engine& engine, state::Sequence& sequence,
                                    std::span<const Token> tokens) {
-        const Engine::Part part{&sequence, tokens, Engine::Logits::last};
+        const engine::Part part{&sequence, tokens, engine::Logits::last};
         const auto logits = engine.run(std::span(&part, 1));
         EXPECT_TRUE(logits) << logits.status().to_string();
         return logits ? std::vector(logits->begin(), logits->end()) : std::vector<float>();
@@ -63,12 +63,12 @@ TEST_P(EngineTest, AFailedStepLeavesEverySequenceAsItWas) {
             std::vector<Token> bad = some_tokens(40, 4);
             for (const Token token : {-1, 128, 1 << 30}) {
                 bad.back() = token;
-                const Engine::Part parts[] = {{&a, more, Engine::Logits::all}, {&b, bad, Engine::Logits::last}};
+                const engine::Part parts[] = {{&a, more, engine::Logits::all}, {&b, bad, engine::Logits::last}};
                 const auto refused = engine->run(parts);
                 EXPECT_EQ(refused.status().code(), Code::invalid_argument);
             }
             const auto many = some_tokens(engine->context(), 5);
-            const Engine::Part parts[] = {{&a, more, Engine::Logits::all}, {&b, many, Engine::Logits::last}};
+            const engine::Part parts[] = {{&a, more, engine::Logits::all}, {&b, many, engine::Logits::last}};
             EXPECT_EQ(engine->run(parts).status().code(), Code::invalid_argument);
             EXPECT_EQ(a.position(), prompt.size());
             EXPECT_EQ(b.position(), other.size());
@@ -92,7 +92,7 @@ TEST_P(EngineTest, FullStateMemoryIsRefusedAndHarmless) {
     state::Sequence sequence = state::Sequence::empty(engine->schema());
     feed(*engine, sequence, some_tokens(60, 1));
     const auto many = some_tokens(120, 2);
-    const Engine::Part part{&sequence, many, Engine::Logits::last};
+    const engine::Part part{&sequence, many, engine::Logits::last};
     EXPECT_EQ(engine->run(std::span(&part, 1)).status().code(), Code::resource_exhausted);
     EXPECT_EQ(sequence.position(), 60U);
     state::Sequence fresh = state::Sequence::empty(roomy->schema());

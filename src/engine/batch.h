@@ -1,0 +1,50 @@
+// One step in the making: the tokens of several sequences side by side, and for each sequence the
+// transaction that makes its next value.
+//
+// Thread rules: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exec/graph.h"
+#include "memory/page_pool.h"
+#include "state/sequence.h"
+#include "stet/status.h"
+
+namespace stet::engine {
+
+// Which of a part's tokens get logits.
+enum class Logits : std::uint8_t { none, last, all };
+
+// A part of a step: tokens to add to a sequence.
+struct Part {
+    state::Sequence* sequence;
+    std::span<const state::Token> tokens;
+    Logits logits;
+};
+
+class Batch {
+  public:
+    explicit Batch(memory::PagePool& pool) : pool_(&pool) {}
+
+    // resource_exhausted when the pool has no room. Nothing that is alive changes.
+    Status add(const Part& part);
+    // What the graph needs. Valid until the next add(), as long as this batch lives.
+    const exec::Step& step();
+    // Swaps every sequence's next value in. Can't fail.
+    void commit();
+
+  private:
+    memory::PagePool* pool_;
+    std::vector<state::Sequence*> sequences_;
+    std::vector<state::Append> appends_;
+    std::vector<std::uint32_t> counts_;  // columns of each part
+    std::vector<std::int32_t> tokens_;
+    std::vector<std::int32_t> positions_;
+    std::vector<std::int32_t> output_rows_;
+    exec::Step step_;
+};
+
+}  // namespace stet::engine
