@@ -18,9 +18,15 @@ Result<std::uint32_t> trunk_layers(const Keys& keys) {
     return layers - prediction;
 }
 
-Result<float> norm_epsilon(const Keys& keys, NormKind kind) {
-    return keys.number(kind == NormKind::rms ? "attention.layer_norm_rms_epsilon"
-                                             : "attention.layer_norm_epsilon");
+Status resolve_norm(const Keys& keys, const Architecture& row, Config& config) {
+    constexpr const char* kRms = "attention.layer_norm_rms_epsilon";
+    constexpr const char* kLayer = "attention.layer_norm_epsilon";
+    config.norm = row.norm;
+    if (row.norm == NormKind::by_key) {
+        config.norm = keys.number_or(kRms, 0.0F) != 0.0F ? NormKind::rms : NormKind::layer;
+    }
+    STET_ASSIGN(config.norm_epsilon, keys.number(config.norm == NormKind::rms ? kRms : kLayer));
+    return {};
 }
 
 // Which layers have the recurrent mixer.
@@ -51,14 +57,43 @@ Result<std::vector<bool>> recurrent_layers(const Keys& keys, const Architecture&
     return recurrent;
 }
 
+// DeciLM: a layer may have no heads, or a matrix instead of attention.
+Result<Mixer> attention_mixer(const ResolveContext& context, std::size_t layer) {
+    if (!context.row.may_skip_blocks) return context.row.attention;
+    const Keys& keys = context.keys;
+    STET_ASSIGN(const auto heads,
+                keys.per_layer("attention.head_count", context.layers, {}, kHeadsMax));
+    STET_ASSIGN(const auto kv_heads,
+                keys.per_layer("attention.head_count_kv", context.layers, heads, kHeadsMax));
+    if (heads[layer] == 0) return Mixer::none;
+    return kv_heads[layer] == 0 ? Mixer::projection : context.row.attention;
+}
+
+bool is_parallel(const ResolveContext& context, std::size_t layer) {
+    switch (context.row.residual) {
+        case Residual::sequential:
+            break;
+        case Residual::parallel:
+            return true;
+        case Residual::by_tensor:
+            return context.keys.file().find_tensor(fmt::format("blk.{}.ffn_norm.weight", layer)) ==
+                   nullptr;
+        case Residual::by_key:
+            return context.keys.flag_or("use_parallel_residual", false);
+    }
+    return false;
+}
+
 Result<LayerPlan> resolve_layer(const ResolveContext& context, bool is_recurrent,
                                 std::size_t layer) {
     const Architecture& row = context.row;
     LayerPlan plan;
     plan.weights = layer;
+    const std::size_t planes = context.schema.plane_count();
     const bool beside = row.recurrent_layers == RecurrentLayers::beside;
-    if (row.attention != Mixer::none && (!is_recurrent || beside)) {
-        STET_ASSIGN(auto mixer, resolve_mixer(context, row.attention, layer));
+    STET_ASSIGN(const Mixer attention, attention_mixer(context, layer));
+    if (attention != Mixer::none && (!is_recurrent || beside)) {
+        STET_ASSIGN(auto mixer, resolve_mixer(context, attention, layer));
         plan.mixers.push_back(std::move(mixer));
     }
     if (is_recurrent) {
@@ -66,24 +101,59 @@ Result<LayerPlan> resolve_layer(const ResolveContext& context, bool is_recurrent
         plan.mixers.push_back(std::move(mixer));
     }
     STET_ASSIGN(plan.ffn, resolve_ffn(context, layer));
+    plan.has_rows = context.schema.plane_count() != planes;
+    plan.is_parallel = is_parallel(context, layer);
     return plan;
 }
 
-Status resolve_globals(const Keys& keys, const Architecture& row, Config& config) {
-    config.architecture = &row;
-    config.name = std::string(keys.file().get_string("general.name").value_or(row.name));
-    STET_ASSIGN(config.context_length, keys.uint("context_length", 1, kTokensMax));
-    STET_ASSIGN(config.width, keys.uint("embedding_length", 1, kWidthMax));
-    STET_ASSIGN(config.norm_epsilon, norm_epsilon(keys, row.norm));
-    const gguf::Tensor* embedding = keys.file().find_tensor("token_embd.weight");
-    if (embedding == nullptr || embedding->shape[1] == 0 || embedding->shape[1] > kVocabularyMax) {
-        return Status(Code::corruption,
-                      fmt::format("{}: tensor token_embd.weight is missing or of no sensible size",
-                                  keys.file().path().string()));
+// Layers in the order in which they run, by blk.N.
+Result<std::vector<std::size_t>> run_order(const Keys& keys, const Architecture& row,
+                                           std::uint32_t layers, Config& config) {
+    std::vector<std::size_t> order;
+    if (row.loop == Loop::hrm) {
+        STET_ASSIGN(const auto size, keys.uint("hrm.layers_per_stack", 1, layers));
+        STET_ASSIGN(const auto high, keys.uint("hrm.h_cycles", 1, layers));
+        STET_ASSIGN(const auto low, keys.uint("hrm.l_cycles", 1, layers));
+        config.stacks = {size, low};
+        if (std::uint64_t{size} * high * (low + 1) != layers) {
+            return Status(Code::corruption,
+                          fmt::format("{}: {} layers, expected {} x {} x {}",
+                                      keys.file().path().string(), layers, size, high, low + 1));
+        }
+        for (std::uint32_t i = 0; i < layers; ++i) {
+            const bool is_high = i / size % (low + 1) == low;
+            order.push_back(i % size + (is_high ? size : 0));
+        }
+        return order;
     }
-    config.vocabulary = static_cast<std::uint32_t>(embedding->shape[1]);
-    if (row.embedding_scale == EmbeddingScale::sqrt_width) {
-        config.embedding_scale = std::sqrt(static_cast<float>(config.width));
+    std::uint32_t loops = 1;
+    if (row.loop == Loop::repeat) {
+        STET_ASSIGN(loops, keys.uint_or("num_loops", 1, 1, kLayersMax / layers));
+    }
+    for (std::uint32_t i = 0; i < loops * layers; ++i) order.push_back(i % layers);
+    return order;
+}
+
+Status resolve_scales(const Keys& keys, const Architecture& row, std::uint32_t layers,
+                      Config& config) {
+    const auto width = static_cast<float>(config.width);
+    if (row.embedding_scale == EmbeddingScale::sqrt_width)
+        config.embedding_scale = std::sqrt(width);
+    if (row.embedding_scale == EmbeddingScale::key) {
+        const float scale = keys.number_or("embedding_scale", row.embedding_scale_default);
+        if (scale != 0.0F) config.embedding_scale = scale;
+    }
+    if (row.residual_scale) {
+        const float scale = keys.number_or(
+            "residual_scale", row.residual_scale_default / std::sqrt(static_cast<float>(layers)));
+        if (scale != 0.0F) config.residual_scale = scale;
+    }
+    if (row.logit_scale != LogitScale::none) {
+        const float scale = keys.number_or(
+            "logit_scale", row.logit_scale_default + row.logit_scale_over_width / width);
+        if (scale != 0.0F) {
+            config.logit_scale = row.logit_scale == LogitScale::divide ? 1.0F / scale : scale;
+        }
     }
     if (row.final_softcap >= 0.0F) {
         config.final_softcap = keys.number_or("final_logit_softcapping", row.final_softcap);
@@ -91,7 +161,36 @@ Status resolve_globals(const Keys& keys, const Architecture& row, Config& config
     return {};
 }
 
+Status resolve_globals(const Keys& keys, const Architecture& row, Config& config) {
+    config.architecture = &row;
+    config.name = std::string(keys.file().get_string("general.name").value_or(row.name));
+    STET_ASSIGN(config.context_length, keys.uint("context_length", 1, kTokensMax));
+    STET_ASSIGN(config.width, keys.uint("embedding_length", 1, kWidthMax));
+    STET_TRY(resolve_norm(keys, row, config));
+    const gguf::Tensor* embedding = keys.file().find_tensor(embedding_tensor(keys.file()));
+    if (embedding == nullptr || embedding->shape[1] == 0 || embedding->shape[1] > kVocabularyMax) {
+        return Status(Code::corruption,
+                      fmt::format("{}: tensor token_embd.weight is missing or of no sensible size",
+                                  keys.file().path().string()));
+    }
+    config.vocabulary = static_cast<std::uint32_t>(embedding->shape[1]);
+    config.rope_factors = rope_factors_tensor(keys, config.context_length);
+    if (row.position_table || keys.file().find_tensor("position_embd.weight") != nullptr) {
+        config.position_limit = config.context_length;
+    }
+    if (row.layer_embeddings) {
+        STET_ASSIGN(config.layer_embedding,
+                    keys.uint("embedding_length_per_layer_input", 0, kWidthMax));
+    }
+    return {};
+}
+
 }  // namespace
+
+std::string embedding_tensor(const gguf::File& file) {
+    const std::string name = "token_embd.weight";
+    return file.find_tensor(name) != nullptr ? name : "output.weight";
+}
 
 Result<Config> resolve(const gguf::File& file, const StateTypes& types) {
     const auto architecture = file.get_string("general.architecture");
@@ -111,10 +210,15 @@ Result<Config> resolve(const gguf::File& file, const StateTypes& types) {
     STET_TRY(resolve_globals(keys, *row, config));
     STET_ASSIGN(const auto layers, trunk_layers(keys));
     STET_ASSIGN(const auto recurrent, recurrent_layers(keys, *row, layers));
+    STET_TRY(resolve_scales(keys, *row, layers, config));
+    STET_ASSIGN(const auto order, run_order(keys, *row, layers, config));
+    const bool norm_between =
+        row->loop == Loop::repeat && !keys.flag_or("skip_loop_final_norm", false);
     SchemaBuilder schema(types, row->has_memory);
-    const ResolveContext context{keys, *row, layers, config, schema};
-    for (std::uint32_t i = 0; i < layers; ++i) {
-        STET_ASSIGN(auto layer, resolve_layer(context, recurrent[i], i));
+    for (std::size_t slot = 0; slot < order.size(); ++slot) {
+        const ResolveContext context{keys, *row, layers, slot, config, schema};
+        STET_ASSIGN(auto layer, resolve_layer(context, recurrent[order[slot]], order[slot]));
+        layer.norm_after = norm_between && slot % layers == layers - 1 && slot + 1 < order.size();
         config.layers.push_back(std::move(layer));
     }
     config.schema = schema.take_schema();

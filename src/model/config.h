@@ -20,6 +20,16 @@ struct LayerPlan {
     std::size_t weights = 0;        // whose weights: blk.N (looped models run a layer again)
     std::vector<MixerPlan> mixers;  // none, one, or two whose results are added
     FfnPlan ffn;
+    bool has_rows = false;  // keeps state: a step must come this far even if no logits are wanted
+    bool is_parallel = false;  // mixer and feed-forward read the same x
+    bool norm_after = false;   // the output norm follows: a loop begins again
+};
+
+// Hierarchical reasoning (arXiv 2506.21734): executed layers are stacks of `size`, of which each
+// (low_cycles + 1)-th is of the high module. size 0: no such model.
+struct Stacks {
+    std::uint32_t size = 0;
+    std::uint32_t low_cycles = 0;
 };
 
 struct Config {
@@ -28,11 +38,16 @@ struct Config {
     std::uint32_t context_length = 0;  // trained, tokens
     std::uint32_t width = 0;           // of the residual stream
     std::uint32_t vocabulary = 0;      // rows of logits
+    NormKind norm = NormKind::rms;
     float norm_epsilon = 0.0F;
     float embedding_scale = 1.0F;
     float residual_scale = 1.0F;  // of what a branch adds
     float logit_scale = 1.0F;
-    float final_softcap = 0.0F;     // 0: none
+    float final_softcap = 0.0F;         // 0: none
+    std::uint32_t position_limit = 0;   // positions must be below it; 0: any
+    std::uint32_t layer_embedding = 0;  // features that each layer gets of a token; 0: none
+    std::string rope_factors;           // tensor that divides the rotary frequencies, or empty
+    Stacks stacks;
     std::vector<LayerPlan> layers;  // as executed
     memory::Schema schema;
     memory::Group step_rows;  // models without memory: rows of one step
@@ -43,9 +58,13 @@ struct ResolveContext {
     const Keys& keys;
     const Architecture& row;
     std::uint32_t layers;  // block_count without trailing prediction layers
-    const Config& config;  // everything but layers and schema
+    std::size_t slot;      // of the executed layer: whose planes are declared
+    const Config& config;  // everything but schema; layers: those before this one
     SchemaBuilder& schema;
 };
+
+// The embedding's tensor; CodeShell's may be the head's.
+std::string embedding_tensor(const gguf::File& file);
 
 // unimplemented: an architecture (or a feature of one) that is not supported, by name, with the
 // nearest that are. corruption: keys that are missing, of a wrong kind or contradict each other.

@@ -70,6 +70,26 @@ Result<std::vector<std::uint32_t>> Keys::per_layer(
     return std::vector<std::uint32_t>(layers, value);
 }
 
+Result<std::vector<float>> Keys::numbers_per_layer(std::string_view key, std::uint32_t layers,
+                                                   float otherwise) const {
+    const auto* values = file_->get_floats(full(key));
+    if (values == nullptr) return std::vector<float>(layers, number_or(key, otherwise));
+    if (values->size() < layers) {
+        return Status(Code::corruption,
+                      fmt::format("{}: {} has {} entries for {} layers", file_->path().string(),
+                                  full(key), values->size(), layers));
+    }
+    std::vector<float> result;
+    for (std::uint32_t i = 0; i < layers; ++i) {
+        if (!std::isfinite((*values)[i])) {
+            return Status(Code::corruption, fmt::format("{}: {} has an entry that is not finite",
+                                                        file_->path().string(), full(key)));
+        }
+        result.push_back(static_cast<float>((*values)[i]));
+    }
+    return result;
+}
+
 Result<std::optional<std::vector<bool>>> Keys::flags(std::string_view key,
                                                      std::uint32_t layers) const {
     const auto* values = file_->get_ints(full(key));

@@ -39,6 +39,9 @@ class Keys {
     Result<std::vector<std::uint32_t>> per_layer(
         std::string_view key, std::uint32_t layers,
         std::optional<std::vector<std::uint32_t>> otherwise, std::uint32_t max) const;
+    // The same for numbers; otherwise where the key is missing.
+    Result<std::vector<float>> numbers_per_layer(std::string_view key, std::uint32_t layers,
+                                                 float otherwise) const;
     // An array with an entry for each layer, or nothing when the key isn't an array.
     Result<std::optional<std::vector<bool>>> flags(std::string_view key,
                                                    std::uint32_t layers) const;

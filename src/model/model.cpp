@@ -1,5 +1,7 @@
 #include "model/model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/try.h"
@@ -11,6 +13,16 @@ namespace {
 // Decode shapes come back every step; of prompt shapes only the last is worth its buffers.
 constexpr std::uint32_t kSmallTokens = 32;
 constexpr std::size_t kSmallGraphsMax = 16;
+
+// A learned position table ends where the trained context does.
+Status check_positions(const Config& config, const exec::Step& step) {
+    if (config.position_limit == 0 || step.positions.empty()) return {};
+    const auto last = *std::max_element(step.positions.begin(), step.positions.end());
+    if (static_cast<std::uint32_t>(last) < config.position_limit) return {};
+    return Status(Code::resource_exhausted,
+                  fmt::format("position {} is beyond the {} that this model has embeddings for",
+                              last, config.position_limit));
+}
 
 }  // namespace
 
@@ -27,6 +39,7 @@ Result<std::unique_ptr<Model>> Model::load(std::unique_ptr<gguf::File> file,
 Result<std::span<const float>> Runner::run(const exec::Step& step) {
     const auto tokens = static_cast<std::uint32_t>(step.tokens.size());
     const auto outputs = static_cast<std::uint32_t>(step.output_rows.size());
+    STET_TRY(check_positions(model_->config, step));
     const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Cached& cached) {
         return cached.tokens == tokens && cached.outputs == outputs;
     });

@@ -42,6 +42,16 @@ Status read_sections(const Keys& keys, Rope& rope) {
     return {};
 }
 
+Status check_factors(const Keys& keys, const Rope& rope, std::uint32_t context) {
+    const std::string name = rope_factors_tensor(keys, context);
+    if (name.empty() || rope.kind == RopeKind::none) return {};
+    const std::uint64_t found = keys.file().find_tensor(name)->shape[0];
+    if (found >= rope.dimensions / 2) return {};
+    return Status(Code::corruption,
+                  fmt::format("{}: tensor {} has {} elements, expected at least {}",
+                              keys.file().path().string(), name, found, rope.dimensions / 2));
+}
+
 }  // namespace
 
 Result<Rope> resolve_rope(const Keys& keys, RopeKind kind, std::uint32_t dimensions,
@@ -69,7 +79,17 @@ Result<Rope> resolve_rope(const Keys& keys, RopeKind kind, std::uint32_t dimensi
     if (rope.extrapolation_factor != 0.0F) rope.attention_factor *= yarn_attention(keys, factor);
     rope.attention_factor *= keys.number_or("rope.scaling.attn_factor", 1.0F);
     STET_TRY(read_sections(keys, rope));
+    STET_TRY(check_factors(keys, rope, context));
     return rope;
+}
+
+std::string rope_factors_tensor(const Keys& keys, std::uint32_t context) {
+    if (keys.file().find_tensor("rope_freqs.weight") != nullptr) return "rope_freqs.weight";
+    const std::uint64_t original =
+        keys.file().get_uint(keys.full("rope.scaling.original_context_length")).value_or(context);
+    std::string name =
+        context > original ? "rope_factors_long.weight" : "rope_factors_short.weight";
+    return keys.file().find_tensor(name) != nullptr ? name : "";
 }
 
 }  // namespace stet::model

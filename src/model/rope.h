@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 
 #include "model/architectures.h"
 #include "model/keys.h"
@@ -26,8 +27,13 @@ struct Rope {
 };
 
 // From rope.* keys. A missing scaling type is linear, factor 0 or 1 is no scaling, and YaRN's
-// attention factor is divided by what the rope kernel multiplies back.
+// attention factor is divided by what the rope kernel multiplies back. Fails too when the file's
+// divisors of frequencies are too few.
 Result<Rope> resolve_rope(const Keys& keys, RopeKind kind, std::uint32_t dimensions,
                           std::uint32_t context);
+
+// The tensor that divides the rotary frequencies: rope_freqs, or rope_factors_long or _short by the
+// trained context (rows of a state are rotated once, for ever). Empty: none.
+std::string rope_factors_tensor(const Keys& keys, std::uint32_t context);
 
 }  // namespace stet::model

@@ -21,6 +21,7 @@ Result<PlaneSlot> SchemaBuilder::add(std::string_view name, memory::Lifetime lif
     }
     const memory::Plane added{std::string(plane), static_cast<std::int32_t>(layer), type, elements,
                               row_bytes};
+    ++plane_count_;
     if (!has_memory_) {
         step_rows_.planes.push_back(added);
         return PlaneSlot{exec::Graph::kStepGroup, step_rows_.planes.size() - 1};

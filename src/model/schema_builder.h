@@ -40,12 +40,16 @@ class SchemaBuilder {
                                memory::ElementType type, std::uint32_t elements);
     Result<PlaneSlot> add_block(std::string_view plane, std::size_t layer, std::uint32_t elements);
 
+    // Planes declared so far.
+    std::size_t plane_count() const { return plane_count_; }
+
     memory::Schema take_schema() { return std::move(schema_); }
     memory::Group take_step_rows() { return std::move(step_rows_); }
 
   private:
     StateTypes types_;
     bool has_memory_;
+    std::size_t plane_count_ = 0;
     memory::Schema schema_;
     memory::Group step_rows_{"step", memory::Lifetime::tokens, 0, {}};
 };

@@ -81,12 +81,16 @@ ggml_tensor* StepBuilder::query_temperature(float scale, std::uint32_t length,
 }
 
 ggml_tensor* StepBuilder::norm(ggml_tensor* x, const Norm& norm) {
-    return config_.architecture->norm == NormKind::rms ? rms_norm(x, norm)
-                                                       : layer_norm(x, norm, config_.norm_epsilon);
+    return config_.norm == NormKind::rms ? rms_norm(x, norm, config_.norm_epsilon)
+                                         : layer_norm(x, norm, config_.norm_epsilon);
 }
 
 ggml_tensor* StepBuilder::rms_norm(ggml_tensor* x, const Norm& norm) {
-    x = ggml_rms_norm(context_, x, config_.norm_epsilon);
+    return rms_norm(x, norm, config_.norm_epsilon);
+}
+
+ggml_tensor* StepBuilder::rms_norm(ggml_tensor* x, const Norm& norm, float epsilon) {
+    x = ggml_rms_norm(context_, x, epsilon);
     if (norm.weight != nullptr) x = ggml_mul(context_, x, norm.weight);
     if (norm.bias != nullptr) x = ggml_add(context_, x, norm.bias);
     return x;
@@ -101,6 +105,7 @@ ggml_tensor* StepBuilder::layer_norm(ggml_tensor* x, const Norm& norm, float eps
 
 ggml_tensor* StepBuilder::product(ggml_tensor* x, const Linear& linear) {
     ggml_tensor* y = ggml_mul_mat(context_, linear.weight, x);
+    if (linear.scale != nullptr) y = ggml_mul(context_, y, linear.scale);
     return linear.bias != nullptr ? ggml_add(context_, y, linear.bias) : y;
 }
 

@@ -40,6 +40,7 @@ class StepBuilder {
     // The configuration's kind of norm (weight and bias where they are there).
     ggml_tensor* norm(ggml_tensor* x, const Norm& norm);
     ggml_tensor* rms_norm(ggml_tensor* x, const Norm& norm);
+    ggml_tensor* rms_norm(ggml_tensor* x, const Norm& norm, float epsilon);
     ggml_tensor* layer_norm(ggml_tensor* x, const Norm& norm, float epsilon);
     ggml_tensor* product(ggml_tensor* x, const Linear& linear);
     // x f32 [head size, heads, tokens].

@@ -110,7 +110,7 @@ Result<ggml_tensor*> Tensors::find(const std::string& name, Shape shape, Need ne
 }
 
 Status Tensors::place(ggml_tensor* tensor, const gguf::Tensor& source, Use use) {
-    if (use != Use::other) {
+    if (use == Use::product || use == Use::expert_product) {
         for (ggml_backend_buffer_type_t buffer_type : backend_.weight_buffer_types()) {
             const bool is_supported = use == Use::product
                                           ? backend_.supports_product(tensor, buffer_type)
@@ -126,7 +126,7 @@ Status Tensors::place(ggml_tensor* tensor, const gguf::Tensor& source, Use use) 
         GGML_STATUS_SUCCESS) {
         return Status(Code::internal, fmt::format("tensor {} could not be placed", source.name));
     }
-    fetch(file_.data(source));
+    if (use != Use::lookup) fetch(file_.data(source));
     return {};
 }
 
@@ -136,12 +136,14 @@ Result<Linear> Tensors::linear(const std::string& name, std::uint64_t in, std::u
     STET_ASSIGN(linear.weight, find(name + ".weight", {in, out}, need, Use::product));
     if (linear.weight == nullptr) return linear;
     STET_ASSIGN(linear.bias, find(name + ".bias", {out}, Need::optional));
+    STET_ASSIGN(linear.scale, find(name + ".scale", {1}, Need::optional));
     return linear;
 }
 
 Result<Norm> Tensors::norm(const std::string& name, std::uint64_t size, Need need) {
     Norm norm;
-    STET_ASSIGN(norm.weight, find(name + ".weight", {size}, need));
+    const bool is_bare = !has(name + ".weight") && has(name);
+    STET_ASSIGN(norm.weight, find(is_bare ? name : name + ".weight", {size}, need));
     if (norm.weight == nullptr) return norm;
     STET_ASSIGN(norm.bias, find(name + ".bias", {size}, Need::optional));
     return norm;
@@ -154,6 +156,7 @@ Result<Experts> Tensors::experts(const std::string& name, std::uint64_t in, std:
                 find(name + ".weight", {in, out, count}, need, Use::expert_product));
     if (experts.weight == nullptr) return experts;
     STET_ASSIGN(experts.bias, find(name + ".bias", {out, count}, Need::optional));
+    STET_ASSIGN(experts.scale, find(name + ".scale", {count}, Need::optional));
     return experts;
 }
 

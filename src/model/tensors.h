@@ -20,11 +20,12 @@
 
 namespace stet::model {
 
-// y = W x (+ b). Shapes are ggml's: weight [in, out], bias f32 [out]. Null weight: not in the
-// model.
+// y = s W x (+ b). Shapes are ggml's: weight [in, out], bias f32 [out], scale f32 [1]. Null weight:
+// not in the model.
 struct Linear {
     ggml_tensor* weight = nullptr;
     ggml_tensor* bias = nullptr;
+    ggml_tensor* scale = nullptr;
     explicit operator bool() const { return weight != nullptr; }
 };
 
@@ -35,10 +36,12 @@ struct Norm {
     explicit operator bool() const { return weight != nullptr; }
 };
 
-// One matrix for each expert: weight [in, out, experts], bias f32 [out, experts].
+// One matrix for each expert: weight [in, out, experts], bias f32 [out, experts], scale f32
+// [experts].
 struct Experts {
     ggml_tensor* weight = nullptr;
     ggml_tensor* bias = nullptr;
+    ggml_tensor* scale = nullptr;
     explicit operator bool() const { return weight != nullptr; }
 };
 
@@ -59,8 +62,9 @@ class Tensors {
   public:
     using Shape = std::initializer_list<std::uint64_t>;
     // How a tensor is used decides whether it may be repacked: as the first operand of a matrix
-    // product only, of a product over experts only, or in any other way.
-    enum class Use : std::uint8_t { product, expert_product, other };
+    // product only, of a product over experts only, or in any other way. Of a lookup table so few
+    // rows are read that they stay in the file until then.
+    enum class Use : std::uint8_t { product, expert_product, lookup, other };
     enum class Need : std::uint8_t { required, optional };
 
     // The file and the backend must outlive this; storage() outlives it.
@@ -75,7 +79,8 @@ class Tensors {
                               Use use = Use::other);
     bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }
 
-    // `name` without ".weight" and ".bias". A bias is optional.
+    // `name` without ".weight", ".bias" and ".scale". Bias and scale are optional; a norm's weight
+    // may lack its suffix.
     Result<Linear> linear(const std::string& name, std::uint64_t in, std::uint64_t out, Need need);
     Result<Norm> norm(const std::string& name, std::uint64_t size, Need need);
     Result<Experts> experts(const std::string& name, std::uint64_t in, std::uint64_t out,

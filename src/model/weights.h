@@ -18,6 +18,10 @@ struct LayerWeights {
     Norm ffn_norm;
     FfnWeights ffn;
     Norm ffn_post_norm;
+    ggml_tensor* output_scale = nullptr;  // f32 [1]
+    // What the layer makes of its own embedding: x += norm(projection(gelu(gate x) * embedding)).
+    Linear embedding_gate, embedding_projection;
+    Norm embedding_post_norm;
 };
 
 struct Weights {
@@ -29,6 +33,12 @@ struct Weights {
     ggml_tensor* embedding = nullptr;  // [width, vocabulary], for look-ups
     Linear head;                       // [width, vocabulary]; the embedding's when tied
     Norm output_norm;
+    ggml_tensor* position_embedding = nullptr;  // [width, context length], or null
+    Norm embedding_norm;
+    ggml_tensor* layer_embedding = nullptr;  // [layer embedding * layers, vocabulary], or null
+    Linear layer_embedding_projection;       // of the embedding, added to it
+    Norm layer_embedding_norm;
+    ggml_tensor* low_start = nullptr;     // f32 [width]: the low module before the first stack
     ggml_tensor* rope_factors = nullptr;  // f32 [dimensions / 2] divisors, or null
     std::vector<LayerWeights> layers;     // by blk.N
 

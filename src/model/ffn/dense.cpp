@@ -2,73 +2,67 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "base/try.h"
+#include "model/config.h"
 #include "model/step_builder.h"
 
 namespace stet::model {
-namespace {
 
 using Need = Tensors::Need;
 
-// gpt-oss: parameters of its gated unit.
-constexpr float kOaiAlpha = 1.702F;
-constexpr float kOaiLimit = 7.0F;
-
-}  // namespace
+Result<DensePlan> resolve_dense(const ResolveContext& context, std::size_t layer) {
+    const Keys& keys = context.keys;
+    const Architecture& row = context.row;
+    STET_ASSIGN(const auto sizes,
+                keys.per_layer("feed_forward_length", context.layers,
+                               std::vector<std::uint32_t>(context.layers, 0), kWidthMax));
+    DensePlan plan;
+    plan.size = sizes[layer] / row.ffn_divisor;
+    plan.gated = row.gated;
+    plan.bias = row.biases == Biases::all;
+    STET_ASSIGN(plan.activation,
+                resolve_activation(keys, row, context.layers, layer, "swiglu_clamp_shexp"));
+    return plan;
+}
 
 Result<DenseWeights> load_dense(Tensors& tensors, std::size_t layer, const DensePlan& plan,
                                 const char* suffix) {
-    const auto name = [&](const char* role) {
-        return fmt::format("blk.{}.ffn_{}{}", layer, role, suffix);
-    };
+    const std::string base = fmt::format("blk.{}.ffn", layer);
+    const auto name = [&](const char* role) { return fmt::format("{}_{}{}", base, role, suffix); };
     const std::uint64_t width = tensors.width();
     const std::uint64_t size = plan.size;
     DenseWeights weights;
-    STET_ASSIGN(weights.gate, tensors.linear(name("gate"), width, size, Need::optional));
+    if (plan.is_bare) return weights;
     const gguf::Tensor* up = tensors.file().find_tensor(name("up") + ".weight");
-    weights.is_fused = !weights.gate && up != nullptr && up->shape[1] == 2 * size;
+    weights.is_fused = up != nullptr && up->shape[1] == 2 * size;
+    if (!weights.is_fused) {
+        STET_ASSIGN(weights.gate, tensors.linear(name("gate"), width, size,
+                                                 plan.gated ? Need::required : Need::optional));
+    }
     STET_ASSIGN(weights.up, tensors.linear(name("up"), width, weights.is_fused ? 2 * size : size,
                                            Need::required));
     STET_ASSIGN(weights.down, tensors.linear(name("down"), size, width, Need::required));
+    if (!plan.bias) weights.gate.bias = weights.up.bias = weights.down.bias = nullptr;
+    if (*suffix == '\0') {
+        STET_ASSIGN(weights.divisors, tensors.find(base + ".act.scales", {size}, Need::optional));
+        STET_ASSIGN(weights.sub_norm, tensors.norm(base + "_sub_norm", size, Need::optional));
+    }
     return weights;
-}
-
-ggml_tensor* activate(ggml_context* context, Activation activation, float clamp, ggml_tensor* gate,
-                      ggml_tensor* up) {
-    if (clamp != 0.0F && gate != nullptr) {
-        constexpr float kInfinity = std::numeric_limits<float>::infinity();
-        gate = ggml_clamp(context, ggml_cont(context, gate), -kInfinity, clamp);
-        up = ggml_clamp(context, ggml_cont(context, up), -clamp, clamp);
-    }
-    switch (activation) {
-        case Activation::silu:
-            return gate != nullptr ? ggml_swiglu_split(context, gate, up) : ggml_silu(context, up);
-        case Activation::gelu:
-            return gate != nullptr ? ggml_geglu_split(context, gate, up) : ggml_gelu(context, up);
-        case Activation::relu:
-            return gate != nullptr ? ggml_reglu_split(context, gate, up) : ggml_relu(context, up);
-        case Activation::relu_squared:
-            return gate != nullptr
-                       ? ggml_mul(context, ggml_sqr(context, ggml_relu(context, gate)), up)
-                       : ggml_sqr(context, ggml_relu(context, up));
-        case Activation::swiglu_oai:
-            return ggml_swiglu_oai(context, gate, up, kOaiAlpha, kOaiLimit);
-    }
-    return nullptr;
 }
 
 ggml_tensor* build(StepBuilder& builder, const DensePlan& plan, const DenseWeights& weights,
                    ggml_tensor* x) {
+    if (plan.is_bare) return activate(builder.context(), plan.activation, nullptr, x);
     ggml_tensor* up = builder.product(x, weights.up);
     ggml_tensor* gate = weights.gate ? builder.product(x, weights.gate) : nullptr;
     if (weights.is_fused) {
         gate = builder.part(up, 0, plan.size);
         up = builder.part(up, plan.size, plan.size);
     }
-    return builder.product(activate(builder.context(), plan.activation, plan.clamp, gate, up),
-                           weights.down);
+    ggml_tensor* hidden = activate(builder.context(), plan.activation, gate, up);
+    if (weights.divisors != nullptr) hidden = ggml_div(builder.context(), hidden, weights.divisors);
+    if (weights.sub_norm) hidden = builder.norm(hidden, weights.sub_norm);
+    return builder.product(hidden, weights.down);
 }
 
 }  // namespace stet::model

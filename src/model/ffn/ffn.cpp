@@ -31,15 +31,22 @@ Result<FfnWeights> load_one(Tensors& tensors, std::size_t layer, const MoePlan& 
 }  // namespace
 
 Result<FfnPlan> resolve_ffn(const ResolveContext& context, std::size_t layer) {
-    if (has_experts(context, layer)) {
+    const bool is_moe = has_experts(context, layer);
+    if (is_moe && context.row.reads_experts) {
         STET_ASSIGN(auto plan, resolve_moe(context, layer));
         return FfnPlan(std::move(plan));
     }
-    STET_ASSIGN(const auto sizes,
-                context.keys.per_layer("feed_forward_length", context.layers,
-                                       std::vector<std::uint32_t>(context.layers, 0), kWidthMax));
-    if (sizes[layer] == 0) return FfnPlan(NoFfn());
-    return FfnPlan(DensePlan{.size = sizes[layer], .activation = context.row.activation});
+    STET_ASSIGN(auto plan, resolve_dense(context, layer));
+    plan.is_bare = is_moe;
+    if (plan.size != 0) return FfnPlan(std::move(plan));
+    if (!context.row.may_skip_blocks) return context.keys.missing("feed_forward_length");
+    return FfnPlan(NoFfn());
+}
+
+std::size_t extra_nodes(const FfnPlan& plan) {
+    const auto* moe = std::get_if<MoePlan>(&plan);
+    constexpr std::size_t kNodesPerExpert = 2;  // a view and a sum
+    return moe == nullptr ? 0 : kNodesPerExpert * moe->used * (moe->chunk != 0 ? 2 : 1);
 }
 
 Result<FfnWeights> load_ffn(Tensors& tensors, std::size_t layer, const FfnPlan& plan) {
@@ -47,11 +54,11 @@ Result<FfnWeights> load_ffn(Tensors& tensors, std::size_t layer, const FfnPlan& 
 }
 
 ggml_tensor* build_ffn(StepBuilder& builder, const FfnPlan& plan, const FfnWeights& weights,
-                       ggml_tensor* x) {
+                       const FfnInput& in) {
     if (const auto* dense = std::get_if<DensePlan>(&plan)) {
-        return build(builder, *dense, std::get<DenseWeights>(weights), x);
+        return build(builder, *dense, std::get<DenseWeights>(weights), in.normed);
     }
-    return build(builder, std::get<MoePlan>(plan), std::get<MoeWeights>(weights), x);
+    return build(builder, std::get<MoePlan>(plan), std::get<MoeWeights>(weights), in);
 }
 
 }  // namespace stet::model

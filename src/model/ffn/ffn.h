@@ -18,9 +18,11 @@ class StepBuilder;
 class Tensors;
 
 Result<FfnPlan> resolve_ffn(const ResolveContext& context, std::size_t layer);
+// Graph nodes that its build_ffn() may need beyond a usual layer's.
+std::size_t extra_nodes(const FfnPlan& plan);
 Result<FfnWeights> load_ffn(Tensors& tensors, std::size_t layer, const FfnPlan& plan);
-// x f32 [width, tokens], normed -> f32 [width, tokens].
+// -> f32 [width, tokens]: what the layer adds.
 ggml_tensor* build_ffn(StepBuilder& builder, const FfnPlan& plan, const FfnWeights& weights,
-                       ggml_tensor* x);
+                       const FfnInput& in);
 
 }  // namespace stet::model

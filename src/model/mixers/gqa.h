@@ -1,6 +1,8 @@
 // Grouped-query attention (arXiv 2305.13245), multi-head and multi-query as its ends.
 //
-//   q, k, v = W x;  q, k = rope(norm(q), norm(k));  W_o attention(q, K, V)
+//   q, k, v = W x;  q, k = rope(norm(q), norm(k));  W_o (gate(x) * attention(q, K, V))
+//
+// A layer may have no keys and values of its own: it reads those of an earlier one.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +26,7 @@ struct GqaPlan {
     Rope rope;
     float scale = 0.0F;    // of q . k
     float softcap = 0.0F;  // of scores; 0: none
+    float alibi = 0.0F;    // greatest bias; 0: none
     bool causal = true;
     exec::Window window_kind = exec::Window::none;
     std::uint32_t window = 0;  // tokens
@@ -31,13 +34,27 @@ struct GqaPlan {
     float temperature_scale = 0.0F;  // 0: not
     std::uint32_t temperature_length = 1;
     std::uint32_t temperature_offset = 0;
+    float clamp = 0.0F;  // of q, k and v as projected; 0: not
+    bool norm_after_rope = false;
+    bool weightless_q_norm = false;
+    bool weightless_k_norm = false;
+    bool weightless_v_norm = false;
+    bool v_from_k = false;  // where attn_v is missing
+    AttentionGate gate = AttentionGate::none;
+    float output_scale = 1.0F;
+    Biases biases = Biases::all;
+    bool has_rows = true;  // false: k and v are an earlier layer's
     PlaneSlot k, v;
 };
 
 struct GqaWeights {
     Linear qkv;  // fused, or q, k, v
     Linear q, k, v;
-    Norm q_norm, k_norm;  // over a head
+    // Weight [key_size], [key_size, heads], [1, heads], or [key_size * heads] over all heads at
+    // once.
+    Norm q_norm, k_norm;
+    Norm sub_norm;  // before out
+    Linear gate;    // to heads, or to heads * value_size
     Linear out;
     ggml_tensor* sinks = nullptr;  // f32 [heads]
 };

@@ -13,12 +13,13 @@
 #include <variant>
 
 #include "model/mixers/gqa.h"
+#include "model/mixers/projection.h"
 #include "stet/status.h"
 
 namespace stet::model {
 
-using MixerPlan = std::variant<GqaPlan>;
-using MixerWeights = std::variant<GqaWeights>;
+using MixerPlan = std::variant<GqaPlan, ProjectionPlan>;
+using MixerWeights = std::variant<GqaWeights, ProjectionWeights>;
 
 struct ResolveContext;
 class StepBuilder;
