@@ -292,6 +292,7 @@ struct Architecture {
     float embedding_scale_default = 0.0F;  // of the key; 0: not scaled
     bool position_table = false;           // position_embd must be there
     EmbeddingNorm embedding_norm = EmbeddingNorm::none;
+    bool altup = false;             // several residual streams (Gemma 3n)
     bool layer_embeddings = false;  // per_layer_token_embd adds to each layer (Gemma 4)
 
     // Output.

@@ -161,6 +161,19 @@ Status resolve_scales(const Keys& keys, const Architecture& row, std::uint32_t l
     return {};
 }
 
+// Gemma 3n. Older files leave these keys out.
+Status resolve_altup(const Keys& keys, Config& config) {
+    constexpr std::uint32_t kStreamsMax = 64;
+    STET_ASSIGN(config.altup_streams, keys.uint_or("altup.num_inputs", 4, 2, kStreamsMax));
+    STET_ASSIGN(config.layer_embedding,
+                keys.uint_or("embedding_length_per_layer_input", 256, 1, kWidthMax));
+    STET_ASSIGN(const auto active, keys.uint_or("altup.active_idx", 0, 0, kStreamsMax));
+    if (active == 0) return {};
+    return Status(Code::unimplemented,
+                  fmt::format("{}: {} is {}, only 0 is supported", keys.file().path().string(),
+                              keys.full("altup.active_idx"), active));
+}
+
 Status resolve_globals(const Keys& keys, const Architecture& row, Config& config) {
     config.architecture = &row;
     config.name = std::string(keys.file().get_string("general.name").value_or(row.name));
@@ -182,7 +195,7 @@ Status resolve_globals(const Keys& keys, const Architecture& row, Config& config
         STET_ASSIGN(config.layer_embedding,
                     keys.uint("embedding_length_per_layer_input", 0, kWidthMax));
     }
-    return {};
+    return row.altup ? resolve_altup(keys, config) : Status();
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ struct Config {
     std::uint32_t layer_embedding = 0;  // features that each layer gets of a token; 0: none
     std::string rope_factors;           // tensor that divides the rotary frequencies, or empty
     Stacks stacks;
-    std::vector<LayerPlan> layers;  // as executed
+    std::uint32_t altup_streams = 0;  // of the residual (model/altup.h); 0: one, as usual
+    std::vector<LayerPlan> layers;    // as executed
     memory::Schema schema;
     memory::Group step_rows;  // models without memory: rows of one step
 };

@@ -36,6 +36,7 @@ class Decoder {
     ggml_tensor* embed();
     // What layers get of the tokens beside the stream, [layer_embedding, layers, tokens].
     ggml_tensor* embed_for_layers(ggml_tensor* x);
+    ggml_tensor* run(ggml_tensor* x);
     // x after executed layers [begin, end); null when the step wants nothing more of it.
     ggml_tensor* layers(std::size_t begin, std::size_t end, ggml_tensor* x);
     ggml_tensor* stacks(ggml_tensor* high);
@@ -207,14 +208,19 @@ void Decoder::head(ggml_tensor* x) {
     builder_.expand(x);
 }
 
+// The embedding through all layers, wanted columns only.
+ggml_tensor* Decoder::run(ggml_tensor* x) {
+    if (config_.altup_streams != 0) return build_altup(builder_, x, for_layers_, last_with_rows_);
+    return config_.stacks.size != 0 ? stacks(x) : layers(0, config_.layers.size(), x);
+}
+
 void Decoder::build() {
     for (std::size_t i = 0; i < config_.layers.size(); ++i) {
         if (config_.layers[i].has_rows) last_with_rows_ = i;
     }
     embedded_ = embed();
     if (config_.layer_embedding != 0) for_layers_ = embed_for_layers(embedded_);
-    ggml_tensor* x =
-        config_.stacks.size != 0 ? stacks(embedded_) : layers(0, config_.layers.size(), embedded_);
+    ggml_tensor* x = run(embedded_);
     if (x == nullptr) return;
     // The stacks' last norm is the output's.
     if (config_.stacks.size == 0) x = builder_.norm(x, weights_.output_norm);

@@ -26,6 +26,9 @@ Status load_embedding(Tensors& tensors, const Config& config, Weights& weights) 
     if (config.stacks.size != 0) {
         STET_ASSIGN(weights.low_start, tensors.find("hrm.z_l_init", {width}, Need::required));
     }
+    if (config.altup_streams != 0) {
+        STET_ASSIGN(weights.altup, load_altup(tensors, config));
+    }
     if (config.layer_embedding == 0) return {};
     const std::uint64_t size = std::uint64_t{config.layer_embedding} * config.layers.size();
     STET_ASSIGN(weights.layer_embedding,
@@ -112,6 +115,9 @@ Result<LayerWeights> load_layer(Tensors& tensors, const Config& config, const La
     if (row.layer_output_scale) {
         STET_ASSIGN(layer.output_scale,
                     tensors.find(base + "layer_output_scale.weight", {1}, Need::optional));
+    }
+    if (config.altup_streams != 0) {
+        STET_ASSIGN(layer.altup, load_altup_layer(tensors, config, plan.weights));
     }
     if (config.layer_embedding == 0) return layer;
     const std::uint64_t size = config.layer_embedding;

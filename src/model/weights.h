@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "model/altup.h"
 #include "model/config.h"
 #include "model/tensors.h"
 #include "stet/status.h"
@@ -22,6 +23,7 @@ struct LayerWeights {
     // What the layer makes of its own embedding: x += norm(projection(gelu(gate x) * embedding)).
     Linear embedding_gate, embedding_projection;
     Norm embedding_post_norm;
+    AltupLayerWeights altup;
 };
 
 struct Weights {
@@ -38,6 +40,7 @@ struct Weights {
     ggml_tensor* layer_embedding = nullptr;  // [layer embedding * layers, vocabulary], or null
     Linear layer_embedding_projection;       // of the embedding, added to it
     Norm layer_embedding_norm;
+    AltupWeights altup;
     ggml_tensor* low_start = nullptr;     // f32 [width]: the low module before the first stack
     ggml_tensor* rope_factors = nullptr;  // f32 [dimensions / 2] divisors, or null
     std::vector<LayerWeights> layers;     // by blk.N
