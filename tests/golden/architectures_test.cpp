@@ -48,28 +48,63 @@ Result<std::vector<float>> replay(Engine& engine, const test::Golden& golden) {
     return logits;
 }
 
-class Architectures : public testing::TestWithParam<std::string> {};
+class Architectures : public testing::TestWithParam<std::string> {
+  protected:
+    void SetUp() override {
+        const std::filesystem::path data = STET_TEST_DATA "/archs";
+        auto file = test::open_model("archs/" + GetParam() + ".gguf");
+        if (!file) return;
+        golden_ = test::read_golden(data / "logits" / (GetParam() + ".logits"));
+        ASSERT_FALSE(golden_.rows.empty());
+        const auto limits = test::read_limits(data / "tolerance.tsv");
+        ASSERT_TRUE(limits.contains(GetParam()));
+        limit_ = limits.at(GetParam());
+        engine::EngineOptions options;
+        options.model.threads = 2;
+        auto engine = Engine::create(std::move(file), options, true);
+        ASSERT_TRUE(engine) << engine.status().to_string();
+        engine_ = *std::move(engine);
+    }
+
+    test::Golden golden_;
+    double limit_ = 0;
+    std::unique_ptr<Engine> engine_;  // null: the model isn't there
+};
 
 TEST_P(Architectures, LogitsEqualTheReference) {
-    const std::string& name = GetParam();
-    const std::filesystem::path data = STET_TEST_DATA "/archs";
-    auto file = test::open_model("archs/" + name + ".gguf");
-    if (!file) return;
-    const test::Golden golden = test::read_golden(data / "logits" / (name + ".logits"));
-    ASSERT_FALSE(golden.rows.empty());
-    const auto limits = test::read_limits(data / "tolerance.tsv");
-    ASSERT_TRUE(limits.contains(name));
-
-    engine::EngineOptions options;
-    options.model.threads = 2;
-    auto engine = Engine::create(std::move(file), options, true);
-    ASSERT_TRUE(engine) << engine.status().to_string();
-    const auto logits = replay(**engine, golden);
+    if (!engine_) return;
+    const auto logits = replay(*engine_, golden_);
     ASSERT_TRUE(logits) << logits.status().to_string();
-    ASSERT_EQ(logits->size(), golden.logits.size());
-    const double error = test::nmse(golden.logits, *logits);
-    fmt::print("{:<24} nmse {:.1e}  limit {:.1e}\n", name, error, limits.at(name));
-    EXPECT_LE(error, limits.at(name));
+    ASSERT_EQ(logits->size(), golden_.logits.size());
+    const double error = test::nmse(golden_.logits, *logits);
+    fmt::print("{:<24} nmse {:.1e}  limit {:.1e}\n", GetParam(), error, limit_);
+    EXPECT_LE(error, limit_);
+}
+
+// Steps that only fill the state, of any length, leave the same state as one step over all.
+TEST_P(Architectures, PromptsMayBeCutAnywhere) {
+    if (!engine_) return;
+    std::vector<state::Token> prompt;
+    for (const auto& row : golden_.rows) {
+        if (row.phase == 0) prompt.push_back(row.token);
+    }
+    const std::size_t silent = prompt.size() * 5 / 8;
+    state::Sequence sequence = state::Sequence::empty(engine_->schema());
+    const auto run = [&](std::size_t begin, std::size_t end, engine::Logits wanted) {
+        const engine::Part part{&sequence, std::span(prompt).subspan(begin, end - begin), wanted};
+        return engine_->run(std::span(&part, 1));
+    };
+    for (const auto& [begin, end] : {std::pair{std::size_t{0}, silent / 2}, {silent / 2, silent}}) {
+        const auto nothing = run(begin, end, engine::Logits::none);
+        ASSERT_TRUE(nothing) << nothing.status().to_string();
+        EXPECT_TRUE(nothing->empty());
+    }
+    const auto logits = run(silent, prompt.size(), engine::Logits::all);
+    ASSERT_TRUE(logits) << logits.status().to_string();
+    const std::size_t vocabulary = golden_.logits.size() / golden_.rows.size();
+    const auto expected =
+        std::span<const float>(golden_.logits).subspan(silent * vocabulary, logits->size());
+    EXPECT_LE(test::nmse(expected, *logits), limit_);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Architectures,
