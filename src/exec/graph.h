@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "exec/attention.h"
@@ -39,6 +40,14 @@ struct StateOpContext {
     const Step& step;
     int thread;  // 0 .. threads-1; each does its share and returns
     int threads;
+
+    // This thread's part [begin, end) of `count` like pieces of work.
+    std::pair<std::size_t, std::size_t> share(std::size_t count) const {
+        const auto part = [&](int i) {
+            return count * static_cast<std::size_t>(i) / static_cast<std::size_t>(threads);
+        };
+        return {part(thread), part(thread + 1)};
+    }
 };
 using StateOp = std::function<void(const StateOpContext&)>;
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "exec/product/product.h"
 
 namespace stet::model {
 namespace {
@@ -103,7 +104,56 @@ ggml_tensor* StepBuilder::layer_norm(ggml_tensor* x, const Norm& norm, float eps
     return x;
 }
 
+ggml_tensor* StepBuilder::rounded(ggml_tensor* x) {
+    ggml_tensor*& known = rounded_[x];
+    if (known != nullptr) return known;
+    const std::int64_t row_blocks = x->ne[0] / static_cast<std::int64_t>(exec::kPackedColumns);
+    const std::int64_t row_floats =
+        row_blocks * static_cast<std::int64_t>(sizeof(exec::RoundedBlock) / sizeof(float));
+    ggml_tensor* rows = ggml_is_contiguous(x) ? x : ggml_cont(context_, x);
+    known = graph_.state_op(
+        {row_floats, ggml_nrows(x), 1, 1}, std::array{rows}, exec::Graph::kStepGroup,
+        [](const exec::StateOpContext& op) {
+            const auto blocks = static_cast<std::size_t>(
+                ggml_nelements(op.out->src[0]) / static_cast<std::int64_t>(exec::kPackedColumns));
+            const auto [begin, end] = op.share(blocks);
+            exec::round_activations(
+                static_cast<const float*>(op.out->src[0]->data) + begin * exec::kPackedColumns,
+                end - begin, static_cast<exec::RoundedBlock*>(op.out->data) + begin);
+        });
+    return known;
+}
+
+ggml_tensor* StepBuilder::packed_product(ggml_tensor* x, const Linear& linear) {
+    const auto rows = static_cast<std::int64_t>(linear.packed->rows());
+    return graph_.state_op(
+        {rows, x->ne[1], x->ne[2], x->ne[3]}, std::array{rounded(x)}, exec::Graph::kStepGroup,
+        [packed = linear.packed, bias = linear.bias](const exec::StateOpContext& op) {
+            const auto [begin, end] = op.share(packed->groups());
+            exec::multiply(*packed, static_cast<const exec::RoundedBlock*>(op.out->src[0]->data),
+                           static_cast<std::size_t>(ggml_nrows(op.out)), begin, end,
+                           bias == nullptr ? nullptr : static_cast<const float*>(bias->data),
+                           static_cast<float*>(op.out->data), packed->rows());
+        });
+}
+
+ggml_tensor* StepBuilder::q8_rows_product(ggml_tensor* x, const ggml_tensor* weight) {
+    return graph_.state_op({weight->ne[1], x->ne[1], x->ne[2], x->ne[3]}, std::array{rounded(x)},
+                           exec::Graph::kStepGroup, [weight](const exec::StateOpContext& op) {
+                               const auto rows = static_cast<std::size_t>(weight->ne[1]);
+                               const auto [begin, end] = op.share(rows);
+                               exec::multiply_q8_rows(
+                                   static_cast<const std::uint8_t*>(weight->data),
+                                   static_cast<std::size_t>(weight->ne[0]) / exec::kPackedColumns,
+                                   static_cast<const exec::RoundedBlock*>(op.out->src[0]->data),
+                                   static_cast<std::size_t>(ggml_nrows(op.out)), begin, end,
+                                   static_cast<float*>(op.out->data), rows);
+                           });
+}
+
 ggml_tensor* StepBuilder::product(ggml_tensor* x, const Linear& linear) {
+    if (linear.packed != nullptr) return packed_product(x, linear);
+    if (linear.is_q8_rows) return q8_rows_product(x, linear.weight);
     ggml_tensor* y = ggml_mul_mat(context_, linear.weight, x);
     if (linear.scale != nullptr) y = ggml_mul(context_, y, linear.scale);
     return linear.bias != nullptr ? ggml_add(context_, y, linear.bias) : y;

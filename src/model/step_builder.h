@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <unordered_map>
 
 #include "exec/graph.h"
 #include "model/config.h"
@@ -55,6 +56,11 @@ class StepBuilder {
     exec::PlaneView plane(const PlaneSlot& slot) const;
 
   private:
+    ggml_tensor* packed_product(ggml_tensor* x, const Linear& linear);
+    ggml_tensor* q8_rows_product(ggml_tensor* x, const ggml_tensor* weight);
+    // x rounded for packed products, once for all of them.
+    ggml_tensor* rounded(ggml_tensor* x);
+
     const Config& config_;
     const Weights& weights_;
     exec::Graph& graph_;
@@ -66,6 +72,7 @@ class StepBuilder {
     ggml_tensor* positions_ = nullptr;
     ggml_tensor* mrope_positions_ = nullptr;
     ggml_tensor* output_rows_ = nullptr;
+    std::unordered_map<ggml_tensor*, ggml_tensor*> rounded_;
 };
 
 }  // namespace stet::model

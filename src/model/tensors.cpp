@@ -6,7 +6,10 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <optional>
 #include <span>
+#include <thread>
 
 #include "base/try.h"
 
@@ -36,6 +39,23 @@ void fetch(std::span<const std::byte> data) {
 #else
     static_cast<void>(data);
 #endif
+}
+
+std::optional<exec::PackedFormat> packed_format(gguf::TensorType type) {
+    switch (type) {
+        case gguf::TensorType::q4_0:
+            return exec::PackedFormat::q4_0;
+        case gguf::TensorType::q4_1:
+            return exec::PackedFormat::q4_1;
+        case gguf::TensorType::q5_0:
+            return exec::PackedFormat::q5_0;
+        case gguf::TensorType::q5_1:
+            return exec::PackedFormat::q5_1;
+        case gguf::TensorType::q8_0:
+            return exec::PackedFormat::q8_0;
+        default:
+            return std::nullopt;
+    }
 }
 
 }  // namespace
@@ -130,13 +150,60 @@ Status Tensors::place(ggml_tensor* tensor, const gguf::Tensor& source, Use use) 
     return {};
 }
 
+Result<const exec::PackedMatrix*> Tensors::pack(const std::string& name, std::uint64_t in,
+                                                std::uint64_t out) {
+    const gguf::Tensor* source = file_.find_tensor(name);
+    if (source == nullptr || source->shape != std::array<std::uint64_t, 4>{in, out, 1, 1})
+        return nullptr;
+    const auto format = packed_format(source->type);
+    if (!format || !exec::PackedMatrix::is_packable(out, in)) return nullptr;
+    STET_ASSIGN(auto packed, exec::PackedMatrix::create(*format, out, in));
+    storage_->repacked_bytes += packed.size_bytes();
+    storage_->packed.push_back(std::move(packed));
+    packs_.push_back({&storage_->packed.back(), file_.data(*source)});
+    return &storage_->packed.back();
+}
+
+// Each thread takes the next matrix.
+void Tensors::fill_packed() {
+    std::atomic<std::size_t> next = 0;
+    const auto work = [&] {
+        for (std::size_t i = next++; i < packs_.size(); i = next++) {
+            fetch(packs_[i].source);
+            packs_[i].matrix->fill(packs_[i].source, 0, packs_[i].matrix->groups());
+            let_go(packs_[i].source);
+        }
+    };
+    std::vector<std::jthread> others;
+    for (int thread = 1; thread < backend_.threads(); ++thread) others.emplace_back(work);
+    work();
+    others.clear();
+    packs_.clear();
+}
+
 Result<Linear> Tensors::linear(const std::string& name, std::uint64_t in, std::uint64_t out,
                                Need need) {
     Linear linear;
-    STET_ASSIGN(linear.weight, find(name + ".weight", {in, out}, need, Use::product));
+    STET_ASSIGN(linear.scale, find(name + ".scale", {1}, Need::optional));
+    if (linear.scale == nullptr) {  // packed products know none
+        STET_ASSIGN(linear.packed, pack(name + ".weight", in, out));
+    }
+    STET_ASSIGN(linear.weight, find(name + ".weight", {in, out}, need,
+                                    linear.packed != nullptr ? Use::lookup : Use::product));
     if (linear.weight == nullptr) return linear;
     STET_ASSIGN(linear.bias, find(name + ".bias", {out}, Need::optional));
-    STET_ASSIGN(linear.scale, find(name + ".scale", {1}, Need::optional));
+    return linear;
+}
+
+Result<Linear> Tensors::head(const std::string& name, std::uint64_t in, std::uint64_t out,
+                             Need need) {
+    const gguf::Tensor* source = file_.find_tensor(name + ".weight");
+    if (source == nullptr || source->type != gguf::TensorType::q8_0 || has(name + ".bias")) {
+        return linear(name, in, out, need);
+    }
+    Linear linear;
+    STET_ASSIGN(linear.weight, find(name + ".weight", {in, out}, need));
+    linear.is_q8_rows = true;
     return linear;
 }
 
@@ -183,6 +250,7 @@ Status Tensors::repack() {
         let_go(data);
     }
     repacks_.clear();
+    fill_packed();
     return {};
 }
 

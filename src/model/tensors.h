@@ -6,8 +6,10 @@
 #include <ggml.h>
 
 #include <cstdint>
+#include <deque>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,17 +17,20 @@
 #include <vector>
 
 #include "exec/backend.h"
+#include "exec/product/packed_matrix.h"
 #include "gguf/gguf.h"
 #include "stet/status.h"
 
 namespace stet::model {
 
 // y = s W x (+ b). Shapes are ggml's: weight [in, out], bias f32 [out], scale f32 [1]. Null weight:
-// not in the model.
+// not in the model. StepBuilder::product() multiplies by what is packed, where it is.
 struct Linear {
     ggml_tensor* weight = nullptr;
     ggml_tensor* bias = nullptr;
     ggml_tensor* scale = nullptr;
+    const exec::PackedMatrix* packed = nullptr;
+    bool is_q8_rows = false;  // multiplied as it lies in the file (exec::multiply_q8_rows)
     explicit operator bool() const { return weight != nullptr; }
 };
 
@@ -55,6 +60,7 @@ struct TensorStorage {
     };
     std::unique_ptr<ggml_context, ContextDeleter> context;
     std::vector<std::unique_ptr<ggml_backend_buffer, BufferDeleter>> buffers;
+    std::deque<exec::PackedMatrix> packed;  // stable addresses
     std::uint64_t repacked_bytes = 0;
 };
 
@@ -62,8 +68,8 @@ class Tensors {
   public:
     using Shape = std::initializer_list<std::uint64_t>;
     // How a tensor is used decides whether it may be repacked: as the first operand of a matrix
-    // product only, of a product over experts only, or in any other way. Of a lookup table so few
-    // rows are read that they stay in the file until then.
+    // product only, of a product over experts only, or in any other way. Of a lookup table, or of
+    // what is used as a packed copy, so little is read that it stays in the file until then.
     enum class Use : std::uint8_t { product, expert_product, lookup, other };
     enum class Need : std::uint8_t { required, optional };
 
@@ -82,6 +88,8 @@ class Tensors {
     // `name` without ".weight", ".bias" and ".scale". Bias and scale are optional; a norm's weight
     // may lack its suffix.
     Result<Linear> linear(const std::string& name, std::uint64_t in, std::uint64_t out, Need need);
+    // An output head: large, and met by few tokens of a step.
+    Result<Linear> head(const std::string& name, std::uint64_t in, std::uint64_t out, Need need);
     Result<Norm> norm(const std::string& name, std::uint64_t size, Need need);
     Result<Experts> experts(const std::string& name, std::uint64_t in, std::uint64_t out,
                             std::uint64_t count, Need need);
@@ -103,8 +111,17 @@ class Tensors {
 
     Tensors(const gguf::File& file, const exec::Backend& backend, std::uint32_t width)
         : file_(file), backend_(backend), width_(width) {}
+    struct Pack {
+        exec::PackedMatrix* matrix;
+        std::span<const std::byte> source;
+    };
+
     Status map_files();
+    void fill_packed();
     Status place(ggml_tensor* tensor, const gguf::Tensor& source, Use use);
+    // Null when the format or the shape is not one that our own product takes.
+    Result<const exec::PackedMatrix*> pack(const std::string& name, std::uint64_t in,
+                                           std::uint64_t out);
 
     const gguf::File& file_;
     const exec::Backend& backend_;
@@ -112,6 +129,7 @@ class Tensors {
     std::shared_ptr<TensorStorage> storage_;
     std::vector<ggml_backend_buffer_t> file_buffers_;
     std::vector<Repack> repacks_;
+    std::vector<Pack> packs_;
     std::unordered_set<std::string> used_;
 };
 

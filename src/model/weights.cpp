@@ -52,12 +52,12 @@ Status load_head(Tensors& tensors, const Config& config, Weights& weights) {
     if (const gguf::Tensor* head = tensors.file().find_tensor("output.weight")) {
         if (row.pads_logits && head->shape[1] < rows) rows = head->shape[1];
     }
-    STET_ASSIGN(weights.head, tensors.linear("output", width, rows, Need::optional));
+    STET_ASSIGN(weights.head, tensors.head("output", width, rows, Need::optional));
     if (!row.head_bias) weights.head.bias = nullptr;
     if (!weights.head) {
-        STET_ASSIGN(weights.head.weight,
-                    tensors.find(embedding_tensor(tensors.file()), {width, config.vocabulary},
-                                 Need::required, Use::product));
+        std::string name = embedding_tensor(tensors.file());
+        name.resize(name.size() - std::string_view(".weight").size());
+        STET_ASSIGN(weights.head, tensors.head(name, width, config.vocabulary, Need::required));
     }
     if (!config.rope_factors.empty()) {
         const gguf::Tensor* factors = tensors.file().find_tensor(config.rope_factors);
