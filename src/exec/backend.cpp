@@ -77,7 +77,8 @@ Backend::~Backend() {
     if (pool_ != nullptr) ggml_threadpool_free(pool_);
 }
 
-Status Backend::compute(ggml_cgraph* graph) {
+Status Backend::compute(ggml_cgraph* graph, int threads) {
+    ggml_backend_cpu_set_n_threads(backend_, threads);
     const ggml_status status = ggml_backend_graph_compute(backend_, graph);
     if (status == GGML_STATUS_SUCCESS) return {};
     if (status == GGML_STATUS_ALLOC_FAILED) {
@@ -95,7 +96,8 @@ bool Backend::supports_expert_product(ggml_tensor* weight, ggml_backend_buffer_t
 }
 
 // Asks with a product of one column; the weight's buffer decides which kernel would run.
-bool Backend::supports(ggml_tensor* weight, ggml_backend_buffer_type_t type, bool by_experts) const {
+bool Backend::supports(ggml_tensor* weight, ggml_backend_buffer_type_t type,
+                       bool by_experts) const {
     constexpr std::size_t kTensors = 8;
     const std::unique_ptr<ggml_context, ContextDeleter> context(
         ggml_init({kTensors * ggml_tensor_overhead(), nullptr, true}));

@@ -23,7 +23,8 @@ class Backend {
     Backend(const Backend&) = delete;
     Backend& operator=(const Backend&) = delete;
 
-    Status compute(ggml_cgraph* graph);
+    // With `threads` threads, 1..threads().
+    Status compute(ggml_cgraph* graph, int threads);
 
     int threads() const { return threads_; }
     ggml_backend_t handle() const { return backend_; }

@@ -1,6 +1,7 @@
 #include "exec/graph.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "base/check.h"
 #include "base/try.h"
@@ -118,7 +119,8 @@ void Graph::place_step_rows(const Step& step) {
     }
 }
 
-Status Graph::allocate(Backend& backend) {
+Status Graph::allocate(Backend& backend, bool is_adaptive) {
+    if (is_adaptive) thread_choice_.emplace(backend.threads());
     allocator_.reset(ggml_gallocr_new(ggml_backend_get_default_buffer_type(backend.handle())));
     if (!allocator_ || !ggml_gallocr_alloc_graph(allocator_.get(), graph_)) {
         return Status(Code::resource_exhausted, "no memory for the buffers of a step");
@@ -137,11 +139,17 @@ Result<std::span<const float>> Graph::run(Backend& backend, const Step& step) {
     }
     if (step_page_bytes_ != 0) place_step_rows(step);
     step_ = &step;
+    const int threads = thread_choice_ ? thread_choice_->next() : backend.threads();
+    const auto start = std::chrono::steady_clock::now();
     for (AttentionNode& node : attentions_) {
-        node.job.reset(node.shape, segments(node.group), backend.threads(), scratch_);
+        node.job.reset(node.shape, segments(node.group), threads, scratch_);
     }
-    const Status status = backend.compute(graph_);
+    const Status status = backend.compute(graph_, threads);
     step_ = nullptr;
+    if (thread_choice_) {
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+        thread_choice_->done(taken.count());
+    }
     STET_TRY(status);
     if (logits == nullptr) return std::span<const float>();
     return std::span(static_cast<const float*>(logits->data),

@@ -12,12 +12,14 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "exec/attention.h"
 #include "exec/backend.h"
+#include "exec/thread_choice.h"
 #include "memory/schema.h"
 #include "stet/status.h"
 
@@ -90,7 +92,9 @@ class Graph {
     void reserve_step_rows(const memory::Group& group, std::uint32_t tokens);
 
     // Reserves the buffers. Call once, after the last node was added.
-    Status allocate(Backend& backend);
+    // `is_adaptive`: runs often and is small, so that the number of threads may follow what else
+    // the machine does. Results are the same for any number.
+    Status allocate(Backend& backend, bool is_adaptive);
     std::size_t buffer_bytes() const;
     // Answers the logits, [outputs][vocabulary]; valid until the next run().
     Result<std::span<const float>> run(Backend& backend, const Step& step);
@@ -139,6 +143,7 @@ class Graph {
     std::deque<StateNode> state_ops_;
     AttentionScratch scratch_;    // of all attention nodes: one runs at a time
     const Step* step_ = nullptr;  // during run()
+    std::optional<ThreadChoice> thread_choice_;
 
     // Rows of one step (kStepGroup): a run of whole pages for each sequence.
     std::uint64_t step_page_bytes_ = 0;

@@ -13,6 +13,8 @@ namespace {
 // Upper bounds of graph nodes: what one layer and what the rest can need.
 constexpr std::size_t kNodesPerLayer = 256;
 constexpr std::size_t kNodesOutside = 128;
+// Steps of so few tokens come again and again, and spend much of their time where threads meet.
+constexpr std::uint32_t kAdaptiveTokensMax = 8;
 
 class Decoder {
   public:
@@ -242,7 +244,7 @@ Result<std::unique_ptr<exec::Graph>> build_decoder(const Config& config, const W
     if (!config.step_rows.planes.empty()) graph->reserve_step_rows(config.step_rows, tokens);
     StepBuilder builder(config, weights, *graph, tokens, outputs);
     Decoder(builder).build();
-    STET_TRY(graph->allocate(backend));
+    STET_TRY(graph->allocate(backend, tokens <= kAdaptiveTokensMax));
     return graph;
 }
 
