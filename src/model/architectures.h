@@ -86,6 +86,14 @@ enum class ScoreScale : std::uint8_t {
     by_output_key  // attention.output_scale
 };
 
+// How YaRN scales the scores of latent attention (mixers/mla_resolve.cpp).
+enum class YarnScores : std::uint8_t {
+    none,
+    unmultiplied,     // no rope.scaling.yarn_log_multiplier
+    multiplied,       // by it
+    multiplied_both,  // the rotation's too, so that it cancels there
+};
+
 // Norms of queries and keys that have no tensors (those that have are found).
 enum class WeightlessQk : std::uint8_t {
     none,
@@ -146,6 +154,7 @@ enum class LogitScale : std::uint8_t {
 enum class Mixer : std::uint8_t {
     none,
     gqa,         // grouped-query attention
+    mla,         // multi-head latent attention
     projection,  // no mixing: one matrix instead of attention
 };
 
@@ -233,6 +242,7 @@ struct Architecture {
     float attention_softcap = -1.0F;  // default of attn_logit_softcapping; -1: never applies
     ScoreScale score_scale = ScoreScale::root;
     std::uint32_t scale_by_width_layers = 0;  // with this many layers: scores / sqrt(width / heads)
+    YarnScores yarn_scores = YarnScores::none;
     float output_scale_default = 0.0F;        // of attention.output_scale
     bool query_temperature = false;           // attention.temperature_scale applies (Ministral)
     bool unrotated_temperature = false;       // Llama 4: in layers without rotary embedding
@@ -279,6 +289,7 @@ struct Architecture {
 
     // Experts (keys without a default here: ffn/moe.cpp).
     Gating gating = Gating::softmax;  // default of expert_gating_func
+    std::uint32_t sigmoid_gating_vocabulary = 0;  // with so many tokens: default sigmoid
     ExpertNorm expert_norm = ExpertNorm::by_key;
     ExpertChoice expert_choice = ExpertChoice::probability;
     bool weight_inputs = false;  // weights multiply the experts' input, not their result
@@ -289,6 +300,7 @@ struct Architecture {
     float moe_scale = 1.0F;      // of routed and shared experts together
 
     // Embedding.
+    bool scale_keys = true;                // false: defaults of scales, whatever the keys say
     float embedding_scale_default = 0.0F;  // of the key; 0: not scaled
     bool position_table = false;           // position_embd must be there
     EmbeddingNorm embedding_norm = EmbeddingNorm::none;

@@ -137,19 +137,22 @@ Result<std::vector<std::size_t>> run_order(const Keys& keys, const Architecture&
 Status resolve_scales(const Keys& keys, const Architecture& row, std::uint32_t layers,
                       Config& config) {
     const auto width = static_cast<float>(config.width);
+    const auto scale_or = [&](const char* key, float otherwise) {
+        return row.scale_keys ? keys.number_or(key, otherwise) : otherwise;
+    };
     if (row.embedding_scale == EmbeddingScale::sqrt_width)
         config.embedding_scale = std::sqrt(width);
     if (row.embedding_scale == EmbeddingScale::key) {
-        const float scale = keys.number_or("embedding_scale", row.embedding_scale_default);
+        const float scale = scale_or("embedding_scale", row.embedding_scale_default);
         if (scale != 0.0F) config.embedding_scale = scale;
     }
     if (row.residual_scale) {
-        const float scale = keys.number_or(
+        const float scale = scale_or(
             "residual_scale", row.residual_scale_default / std::sqrt(static_cast<float>(layers)));
         if (scale != 0.0F) config.residual_scale = scale;
     }
     if (row.logit_scale != LogitScale::none) {
-        const float scale = keys.number_or(
+        const float scale = scale_or(
             "logit_scale", row.logit_scale_default + row.logit_scale_over_width / width);
         if (scale != 0.0F) {
             config.logit_scale = row.logit_scale == LogitScale::divide ? 1.0F / scale : scale;

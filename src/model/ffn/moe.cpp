@@ -139,7 +139,9 @@ Result<MoePlan> resolve_moe(const ResolveContext& context, std::size_t layer) {
     MoePlan plan;
     STET_TRY(resolve_counts(context, layer, plan));
     STET_ASSIGN(plan.size, expert_size(context, plan, layer));
-    STET_ASSIGN(plan.gating, resolve_gating(keys, row.gating));
+    const bool sigmoid = row.sigmoid_gating_vocabulary != 0 &&
+                         context.config.vocabulary == row.sigmoid_gating_vocabulary;
+    STET_ASSIGN(plan.gating, resolve_gating(keys, sigmoid ? Gating::sigmoid : row.gating));
     plan.choice = row.expert_choice;
     plan.normalize = row.expert_norm == ExpertNorm::by_key
                          ? keys.flag_or("expert_weights_norm", false)

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "model/mixers/head_gate.h"
 #include "model/step_builder.h"
 
 namespace stet::model {
@@ -47,19 +48,6 @@ Status load_projections(Tensors& tensors, const std::string& base, const GqaPlan
     const bool from_k = plan.v_from_k && k_size == v_size;
     STET_ASSIGN(weights.v, tensors.linear(base + "v", width, v_size,
                                           from_k ? Need::optional : Need::required));
-    return {};
-}
-
-Status load_gate(Tensors& tensors, const std::string& base, const GqaPlan& plan,
-                 GqaWeights& weights) {
-    if (plan.gate == AttentionGate::none) return {};
-    const std::string name = base + "gate";
-    const gguf::Tensor* found = tensors.file().find_tensor(name + ".weight");
-    const bool by_head = found != nullptr && found->shape[1] == plan.heads;
-    const std::uint64_t size = std::uint64_t{plan.heads} * (by_head ? 1 : plan.value_size);
-    const bool optional = plan.gate == AttentionGate::sigmoid_optional;
-    STET_ASSIGN(weights.gate, tensors.linear(name, tensors.width(), size,
-                                             optional ? Need::optional : Need::required));
     return {};
 }
 
@@ -145,21 +133,6 @@ exec::AttentionShape attention_shape(const StepBuilder& builder, const GqaPlan& 
     return shape;
 }
 
-// y [value_size * heads, tokens], x [width, tokens].
-ggml_tensor* apply_gate(StepBuilder& builder, const GqaPlan& plan, const GqaWeights& weights,
-                        ggml_tensor* y, ggml_tensor* x) {
-    if (!weights.gate) return y;
-    ggml_context* context = builder.context();
-    ggml_tensor* gate = builder.product(x, weights.gate);
-    gate = plan.gate == AttentionGate::softplus ? ggml_softplus(context, gate)
-                                                : ggml_sigmoid(context, gate);
-    if (gate->ne[0] == y->ne[0]) return ggml_mul(context, y, gate);
-    const std::int64_t tokens = builder.tokens();
-    ggml_tensor* heads = ggml_reshape_3d(context, y, plan.value_size, plan.heads, tokens);
-    heads = ggml_mul(context, heads, ggml_reshape_3d(context, gate, 1, plan.heads, tokens));
-    return ggml_reshape_2d(context, heads, y->ne[0], tokens);
-}
-
 }  // namespace
 
 Result<GqaWeights> load(Tensors& tensors, std::size_t layer, const GqaPlan& plan) {
@@ -173,7 +146,8 @@ Result<GqaWeights> load(Tensors& tensors, std::size_t layer, const GqaPlan& plan
         STET_ASSIGN(weights.k_norm,
                     load_head_norm(tensors, base + "k_norm", plan.key_size, plan.kv_heads));
     }
-    STET_TRY(load_gate(tensors, base, plan, weights));
+    STET_ASSIGN(weights.gate,
+                load_head_gate(tensors, base, plan.gate, {plan.heads, plan.value_size}));
     STET_ASSIGN(weights.sub_norm, tensors.norm(base + "sub_norm", out_size, Need::optional));
     STET_ASSIGN(weights.out,
                 tensors.linear(base + "output", out_size, tensors.width(), Need::required));
@@ -212,7 +186,7 @@ ggml_tensor* build(StepBuilder& builder, const GqaPlan& plan, const GqaWeights& 
                                                plan.temperature_offset));
     }
     ggml_tensor* y = graph.attention(q, shape, plan.k.group, appended, weights.sinks);
-    y = apply_gate(builder, plan, weights, y, x);
+    y = apply_head_gate(builder, plan.gate, weights.gate, {plan.heads, plan.value_size}, y, x);
     if (weights.sub_norm) y = builder.norm(y, weights.sub_norm);
     y = builder.product(y, weights.out);
     return plan.output_scale == 1.0F ? y : ggml_scale(context, y, plan.output_scale);

@@ -13,13 +13,14 @@
 #include <variant>
 
 #include "model/mixers/gqa.h"
+#include "model/mixers/mla.h"
 #include "model/mixers/projection.h"
 #include "stet/status.h"
 
 namespace stet::model {
 
-using MixerPlan = std::variant<GqaPlan, ProjectionPlan>;
-using MixerWeights = std::variant<GqaWeights, ProjectionWeights>;
+using MixerPlan = std::variant<GqaPlan, MlaPlan, ProjectionPlan>;
+using MixerWeights = std::variant<GqaWeights, MlaWeights, ProjectionWeights>;
 
 struct ResolveContext;
 class StepBuilder;
