@@ -243,9 +243,9 @@ struct Architecture {
     ScoreScale score_scale = ScoreScale::root;
     std::uint32_t scale_by_width_layers = 0;  // with this many layers: scores / sqrt(width / heads)
     YarnScores yarn_scores = YarnScores::none;
-    float output_scale_default = 0.0F;        // of attention.output_scale
-    bool query_temperature = false;           // attention.temperature_scale applies (Ministral)
-    bool unrotated_temperature = false;       // Llama 4: in layers without rotary embedding
+    float output_scale_default = 0.0F;   // of attention.output_scale
+    bool query_temperature = false;      // attention.temperature_scale applies (Ministral)
+    bool unrotated_temperature = false;  // Llama 4: in layers without rotary embedding
     Alibi alibi = Alibi::none;
 
     // Attention: heads.
@@ -288,7 +288,7 @@ struct Architecture {
     std::uint32_t sparse_layers = 0;  // the first ones keep only gates above mean + 1.64 std
 
     // Experts (keys without a default here: ffn/moe.cpp).
-    Gating gating = Gating::softmax;  // default of expert_gating_func
+    Gating gating = Gating::softmax;              // default of expert_gating_func
     std::uint32_t sigmoid_gating_vocabulary = 0;  // with so many tokens: default sigmoid
     ExpertNorm expert_norm = ExpertNorm::by_key;
     ExpertChoice expert_choice = ExpertChoice::probability;

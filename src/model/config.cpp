@@ -152,8 +152,8 @@ Status resolve_scales(const Keys& keys, const Architecture& row, std::uint32_t l
         if (scale != 0.0F) config.residual_scale = scale;
     }
     if (row.logit_scale != LogitScale::none) {
-        const float scale = scale_or(
-            "logit_scale", row.logit_scale_default + row.logit_scale_over_width / width);
+        const float scale =
+            scale_or("logit_scale", row.logit_scale_default + row.logit_scale_over_width / width);
         if (scale != 0.0F) {
             config.logit_scale = row.logit_scale == LogitScale::divide ? 1.0F / scale : scale;
         }

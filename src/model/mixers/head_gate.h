@@ -1,5 +1,5 @@
-// A gate on what the heads of attention give: W_o sees y times sigmoid(gate x), for each head or for
-// each element of it. The tensor's shape tells which.
+// A gate on what the heads of attention give: W_o sees y times sigmoid(gate x), for each head or
+// for each element of it. The tensor's shape tells which.
 #pragma once
 
 #include <cstdint>

@@ -38,9 +38,8 @@ Status load_rows(Tensors& tensors, const std::string& base, const MlaPlan& plan,
         STET_ASSIGN(weights.k_b,
                     tensors.find(base + "k_b.weight", {plan.plain_size(), rank, plan.heads},
                                  Need::required));
-        STET_ASSIGN(
-            weights.v_b,
-            tensors.find(base + "v_b.weight", {rank, plan.value_size, plan.heads}, Need::required));
+        STET_ASSIGN(weights.v_b, tensors.find(base + "v_b.weight",
+                                              {rank, plan.value_size, plan.heads}, Need::required));
         return {};
     }
     STET_ASSIGN(weights.kv_b,
@@ -194,8 +193,7 @@ ggml_tensor* Layer::build(ggml_tensor* x) {
         return nullptr;
     }
     ggml_tensor* q = ready(queries(x));
-    ggml_tensor* y =
-        builder_.graph().attention(q, shape, plan_.k.group, appended, weights_.sinks);
+    ggml_tensor* y = builder_.graph().attention(q, shape, plan_.k.group, appended, weights_.sinks);
     y = apply_head_gate(builder_, plan_.gate, weights_.gate, {plan_.heads, plan_.value_size},
                         open(y), x);
     return builder_.product(y, weights_.out);
