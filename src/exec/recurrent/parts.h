@@ -56,4 +56,13 @@ inline float* new_row(const Segment& segment, std::uint64_t offset_bytes) {
     return reinterpret_cast<float*>(segment.new_block + offset_bytes);
 }
 
+// Floats [begin, end) of `base`, or zeros, into the same place of `row`.
+inline void start_from(const float* base, float* row, std::uint64_t begin, std::uint64_t end) {
+    if (base == nullptr) {
+        std::fill(row + begin, row + end, 0.0F);
+    } else {
+        std::copy(base + begin, base + end, row + begin);
+    }
+}
+
 }  // namespace stet::exec
