@@ -112,7 +112,8 @@ enum class AttentionGate : std::uint8_t {
 // Which biases of attention and feed-forward apply, where a file has them.
 enum class Biases : std::uint8_t {
     all,
-    qkv,  // of q, k and v
+    qkv,             // of q, k and v
+    all_but_output,  // of attention
     none,
 };
 
@@ -156,6 +157,11 @@ enum class Mixer : std::uint8_t {
     gqa,         // grouped-query attention
     mla,         // multi-head latent attention
     projection,  // no mixing: one matrix instead of attention
+    gated_conv,  // LFM2
+    mamba,
+    mamba2,
+    rwkv6,
+    rwkv7,
 };
 
 // Which layers have the architecture's recurrent mixer instead of its attention.
@@ -165,6 +171,14 @@ enum class RecurrentLayers : std::uint8_t {
     no_kv_heads,  // attention.head_count_kv is 0 there
     interval,     // all but every full_attention_interval-th, or attention.recurrent_layers
     beside,       // every layer has both, added (Falcon-H1)
+};
+
+// What a layer consists of.
+enum class Blocks : std::uint8_t {
+    both,    // mixer and feed-forward
+    some,    // layers without heads or feed-forward_length lack that block (DeciLM)
+    mixer,   // a mixer alone (Mamba)
+    either,  // a feed-forward alone where feed_forward_length isn't 0 (Nemotron-H)
 };
 
 // The order in which a model runs its layers.
@@ -211,6 +225,7 @@ enum class DenseBranch : std::uint8_t {
 };
 
 inline constexpr std::uint32_t kWindowArray = 1;
+inline constexpr std::uint32_t kWindowAll = 0xffffffffU;
 
 struct Architecture {
     std::string_view name;  // general.architecture
@@ -226,7 +241,7 @@ struct Architecture {
     std::uint32_t full_attention_interval = 4;  // default of the key
     bool has_memory = true;                     // false: each pass sees its own tokens only
     bool causal = true;
-    bool may_skip_blocks = false;  // layers without heads or feed-forward (DeciLM)
+    Blocks blocks = Blocks::both;
     Loop loop = Loop::none;
 
     // Norms and residuals.
@@ -236,6 +251,7 @@ struct Architecture {
     bool residual_scale = false;          // residual_scale applies to what a branch adds
     float residual_scale_default = 0.0F;  // over sqrt(layers); 0: not scaled
     bool layer_output_scale = false;      // layer_output_scale applies, where it is there
+    bool rescales = false;                // rescale_every_n_layers applies
     bool embedding_skip = false;          // x += embedding * layer_output_scale after each layer
 
     // Attention: scores.
@@ -264,7 +280,8 @@ struct Architecture {
     std::uint32_t window_default = 0;  // when attention.sliding_window is missing; 0 is no window
     std::uint32_t window_fixed = 0;    // whatever the key says, unless it says 0
     std::uint32_t window_period = 0;   // layer i has a window unless i % period == period - 1;
-                                       // kWindowArray: attention.sliding_window_pattern says which
+                                       // kWindowArray: attention.sliding_window_pattern says which;
+                                       // kWindowAll: all that have attention
     bool window_from_first = false;    // unless i % period == 0
     bool window_chunked = false;       // the window is the chunk that the token is in
     std::uint32_t window_layers = 0;   // only models of this depth have windows; 0: all

@@ -25,7 +25,10 @@ Status resolve_norm(const Keys& keys, const Architecture& row, Config& config) {
     if (row.norm == NormKind::by_key) {
         config.norm = keys.number_or(kRms, 0.0F) != 0.0F ? NormKind::rms : NormKind::layer;
     }
-    STET_ASSIGN(config.norm_epsilon, keys.number(config.norm == NormKind::rms ? kRms : kLayer));
+    const bool is_rms = config.norm == NormKind::rms;
+    // Nemotron-H: either key.
+    const bool by_other = is_rms && !keys.has(kRms) && keys.has(kLayer);
+    STET_ASSIGN(config.norm_epsilon, keys.number(is_rms && !by_other ? kRms : kLayer));
     return {};
 }
 
@@ -59,7 +62,7 @@ Result<std::vector<bool>> recurrent_layers(const Keys& keys, const Architecture&
 
 // DeciLM: a layer may have no heads, or a matrix instead of attention.
 Result<Mixer> attention_mixer(const ResolveContext& context, std::size_t layer) {
-    if (!context.row.may_skip_blocks) return context.row.attention;
+    if (context.row.blocks != Blocks::some) return context.row.attention;
     const Keys& keys = context.keys;
     STET_ASSIGN(const auto heads,
                 keys.per_layer("attention.head_count", context.layers, {}, kHeadsMax));
@@ -84,12 +87,18 @@ bool is_parallel(const ResolveContext& context, std::size_t layer) {
     return false;
 }
 
-Result<LayerPlan> resolve_layer(const ResolveContext& context, bool is_recurrent,
-                                std::size_t layer) {
+Result<bool> has_mixer(const ResolveContext& context, std::size_t layer) {
+    if (context.row.blocks != Blocks::either) return true;
+    STET_ASSIGN(const auto sizes,
+                context.keys.per_layer("feed_forward_length", context.layers, {}, kWidthMax));
+    return sizes[layer] == 0;
+}
+
+Status resolve_mixers(const ResolveContext& context, bool is_recurrent, std::size_t layer,
+                      LayerPlan& plan) {
     const Architecture& row = context.row;
-    LayerPlan plan;
-    plan.weights = layer;
-    const std::size_t planes = context.schema.plane_count();
+    STET_ASSIGN(const bool mixes, has_mixer(context, layer));
+    if (!mixes) return {};
     const bool beside = row.recurrent_layers == RecurrentLayers::beside;
     STET_ASSIGN(const Mixer attention, attention_mixer(context, layer));
     if (attention != Mixer::none && (!is_recurrent || beside)) {
@@ -100,6 +109,15 @@ Result<LayerPlan> resolve_layer(const ResolveContext& context, bool is_recurrent
         STET_ASSIGN(auto mixer, resolve_mixer(context, row.recurrent, layer));
         plan.mixers.push_back(std::move(mixer));
     }
+    return {};
+}
+
+Result<LayerPlan> resolve_layer(const ResolveContext& context, bool is_recurrent,
+                                std::size_t layer) {
+    LayerPlan plan;
+    plan.weights = layer;
+    const std::size_t planes = context.schema.plane_count();
+    STET_TRY(resolve_mixers(context, is_recurrent, layer, plan));
     STET_ASSIGN(plan.ffn, resolve_ffn(context, layer));
     plan.has_rows = context.schema.plane_count() != planes;
     plan.is_parallel = is_parallel(context, layer);
@@ -230,10 +248,15 @@ Result<Config> resolve(const gguf::File& file, const StateTypes& types) {
     STET_ASSIGN(const auto order, run_order(keys, *row, layers, config));
     const bool norm_between =
         row->loop == Loop::repeat && !keys.flag_or("skip_loop_final_norm", false);
+    // RWKV-6: x halves every so many layers, as f16 would need it.
+    STET_ASSIGN(const auto rescaled, row->rescales
+                                         ? keys.uint_or("rescale_every_n_layers", 0, 0, kLayersMax)
+                                         : Result<std::uint32_t>(0U));
     SchemaBuilder schema(types, row->has_memory);
     for (std::size_t slot = 0; slot < order.size(); ++slot) {
         const ResolveContext context{keys, *row, layers, slot, config, schema};
         STET_ASSIGN(auto layer, resolve_layer(context, recurrent[order[slot]], order[slot]));
+        if (rescaled != 0 && (slot + 1) % rescaled == 0) layer.output_scale = 0.5F;
         layer.norm_after = norm_between && slot % layers == layers - 1 && slot + 1 < order.size();
         config.layers.push_back(std::move(layer));
     }

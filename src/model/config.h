@@ -21,8 +21,9 @@ struct LayerPlan {
     std::vector<MixerPlan> mixers;  // none, one, or two whose results are added
     FfnPlan ffn;
     bool has_rows = false;  // keeps state: a step must come this far even if no logits are wanted
-    bool is_parallel = false;  // mixer and feed-forward read the same x
-    bool norm_after = false;   // the output norm follows: a loop begins again
+    bool is_parallel = false;   // mixer and feed-forward read the same x
+    float output_scale = 1.0F;  // of x after the layer
+    bool norm_after = false;    // the output norm follows: a loop begins again
 };
 
 // Hierarchical reasoning (arXiv 2506.21734): executed layers are stacks of `size`, of which each

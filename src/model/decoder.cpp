@@ -159,10 +159,12 @@ ggml_tensor* Decoder::finish(std::size_t index, const LayerWeights& weights, ggm
 ggml_tensor* Decoder::layer(std::size_t index, ggml_tensor* x) {
     const LayerPlan& plan = config_.layers[index];
     const LayerWeights& weights = weights_.layers[plan.weights];
-    builder_.set_only_state(index == last_with_rows_ && builder_.outputs() == 0);
+    const bool only_state = index == last_with_rows_ && builder_.outputs() == 0;
+    const bool fed_has_state = keeps_state(plan.ffn);  // it needs all columns
+    builder_.set_only_state(only_state && !fed_has_state);
     Branches branches{x, nullptr, nullptr};
     if (!mix(plan, weights, branches)) return nullptr;
-    if (is_last(index)) {
+    if (is_last(index) && !fed_has_state) {
         for (ggml_tensor** column : {&branches.x, &branches.mixed}) {
             if (*column != nullptr) *column = builder_.only_outputs(*column);
         }
@@ -170,7 +172,15 @@ ggml_tensor* Decoder::layer(std::size_t index, ggml_tensor* x) {
     }
     x = branches.x;
     if (branches.mixed != nullptr) x = add(post_norm(branches.mixed, weights.mixer_post_norm), x);
-    x = finish(index, weights, feed(plan, weights, branches, x));
+    builder_.set_only_state(only_state);
+    x = feed(plan, weights, branches, x);
+    if (only_state) {
+        builder_.expand(x);
+        return nullptr;
+    }
+    if (is_last(index) && fed_has_state) x = builder_.only_outputs(x);
+    x = finish(index, weights, x);
+    if (plan.output_scale != 1.0F) x = ggml_scale(context_, x, plan.output_scale);
     return plan.norm_after ? builder_.norm(x, weights_.output_norm) : x;
 }
 

@@ -51,4 +51,18 @@ Result<PlaneSlot> SchemaBuilder::add_block(std::string_view plane, std::size_t l
                elements);
 }
 
+std::optional<PlaneSlot> SchemaBuilder::find(std::string_view group, std::string_view plane,
+                                             std::size_t layer) const {
+    for (std::size_t g = 0; g < schema_.groups.size(); ++g) {
+        if (schema_.groups[g].name != group) continue;
+        const auto& planes = schema_.groups[g].planes;
+        for (std::size_t p = 0; p < planes.size(); ++p) {
+            if (planes[p].name == plane && planes[p].layer == static_cast<std::int32_t>(layer)) {
+                return PlaneSlot{g, p};
+            }
+        }
+    }
+    return std::nullopt;
+}
+
 }  // namespace stet::model

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,13 @@ class SchemaBuilder {
 
     // Planes declared so far.
     std::size_t plane_count() const { return plane_count_; }
+
+    // A plane that was added before, and how long its rows are.
+    std::optional<PlaneSlot> find(std::string_view group, std::string_view plane,
+                                  std::size_t layer) const;
+    std::uint32_t elements(const PlaneSlot& slot) const {
+        return schema_.groups[slot.group].planes[slot.plane].elements;
+    }
 
     memory::Schema take_schema() { return std::move(schema_); }
     memory::Group take_step_rows() { return std::move(step_rows_); }

@@ -52,6 +52,9 @@ class StepBuilder {
     // Columns without wanted logits leave before the last feed-forward.
     ggml_tensor* only_outputs(ggml_tensor* x);
 
+    // What the first layer hands to all others (RWKV-7: its v).
+    ggml_tensor* first_value = nullptr;
+
     const memory::Group& group(std::size_t group) const;
     exec::PlaneView plane(const PlaneSlot& slot) const;
 

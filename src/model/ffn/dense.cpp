@@ -19,7 +19,7 @@ Result<DensePlan> resolve_dense(const ResolveContext& context, std::size_t layer
     DensePlan plan;
     plan.size = sizes[layer] / row.ffn_divisor;
     plan.gated = row.gated;
-    plan.bias = row.biases == Biases::all;
+    plan.bias = row.biases == Biases::all || row.biases == Biases::all_but_output;
     STET_ASSIGN(plan.activation,
                 resolve_activation(keys, row, context.layers, layer, "swiglu_clamp_shexp"));
     return plan;

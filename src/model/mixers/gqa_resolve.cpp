@@ -31,6 +31,7 @@ Result<std::uint32_t> model_window(const ResolveContext& context) {
 // Which layers see only a window: an array of flags, a period, or the architecture's default.
 Result<bool> has_window(const ResolveContext& context, std::size_t layer) {
     constexpr std::string_view kPattern = "attention.sliding_window_pattern";
+    if (context.row.window_period == kWindowAll) return true;
     const Keys& keys = context.keys;
     STET_ASSIGN(const auto flags, keys.flags(kPattern, context.layers));
     if (flags) return (*flags)[layer];
@@ -57,15 +58,15 @@ Status resolve_heads(const ResolveContext& context, std::size_t layer, GqaPlan& 
                 keys.per_layer("attention.head_count", context.layers, {}, kHeadsMax));
     STET_ASSIGN(const auto kv_heads,
                 keys.per_layer("attention.head_count_kv", context.layers, heads, kHeadsMax));
-    if (heads[0] == 0) return keys.missing("attention.head_count");
     plan.heads = heads[layer];
     plan.kv_heads = kv_heads[layer];
-    if (plan.kv_heads == 0 || plan.heads % plan.kv_heads != 0) {
+    if (plan.heads == 0 || plan.kv_heads == 0 || plan.heads % plan.kv_heads != 0) {
         return Status(Code::corruption,
                       fmt::format("{}: layer {} has {} heads over {} key/value heads",
                                   keys.file().path().string(), layer, plan.heads, plan.kv_heads));
     }
-    const std::uint32_t head_size = context.config.width / heads[0];
+    // Hybrids may count no heads in their first layer.
+    const std::uint32_t head_size = context.config.width / (heads[0] != 0 ? heads[0] : plan.heads);
     STET_ASSIGN(plan.key_size, keys.uint_or("attention.key_length", head_size, 1, kHeadSizeMax));
     STET_ASSIGN(plan.value_size,
                 keys.uint_or("attention.value_length", head_size, 1, kHeadSizeMax));

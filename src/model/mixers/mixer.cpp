@@ -22,6 +22,16 @@ Result<MixerPlan> resolve_mixer(const ResolveContext& context, Mixer mixer, std:
             return as_mixer(resolve_mla(context, layer));
         case Mixer::projection:
             return MixerPlan(ProjectionPlan());
+        case Mixer::gated_conv:
+            return as_mixer(resolve_gated_conv(context, layer));
+        case Mixer::mamba:
+            return as_mixer(resolve_mamba(context, layer));
+        case Mixer::mamba2:
+            return as_mixer(resolve_mamba2(context, layer));
+        case Mixer::rwkv6:
+            return as_mixer(resolve_rwkv6(context, layer));
+        case Mixer::rwkv7:
+            return as_mixer(resolve_rwkv7(context, layer));
         case Mixer::none:
             break;
     }

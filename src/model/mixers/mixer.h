@@ -12,15 +12,22 @@
 
 #include <variant>
 
+#include "model/mixers/gated_conv.h"
 #include "model/mixers/gqa.h"
+#include "model/mixers/mamba.h"
+#include "model/mixers/mamba2.h"
 #include "model/mixers/mla.h"
 #include "model/mixers/projection.h"
+#include "model/mixers/rwkv6.h"
+#include "model/mixers/rwkv7.h"
 #include "stet/status.h"
 
 namespace stet::model {
 
-using MixerPlan = std::variant<GqaPlan, MlaPlan, ProjectionPlan>;
-using MixerWeights = std::variant<GqaWeights, MlaWeights, ProjectionWeights>;
+using MixerPlan = std::variant<GqaPlan, MlaPlan, ProjectionPlan, GatedConvPlan, MambaPlan,
+                               Mamba2Plan, Rwkv6Plan, Rwkv7Plan>;
+using MixerWeights = std::variant<GqaWeights, MlaWeights, ProjectionWeights, GatedConvWeights,
+                                  MambaWeights, Mamba2Weights, Rwkv6Weights, Rwkv7Weights>;
 
 struct ResolveContext;
 class StepBuilder;
