@@ -184,7 +184,7 @@ Status resolve_scales(const Keys& keys, const Architecture& row, std::uint32_t l
 
 // Gemma 3n. Older files leave these keys out.
 Status resolve_altup(const Keys& keys, Config& config) {
-    constexpr std::uint32_t kStreamsMax = 64;
+    constexpr std::uint32_t kStreamsMax = 8;
     STET_ASSIGN(config.altup_streams, keys.uint_or("altup.num_inputs", 4, 2, kStreamsMax));
     STET_ASSIGN(config.layer_embedding,
                 keys.uint_or("embedding_length_per_layer_input", 256, 1, kWidthMax));

@@ -106,16 +106,7 @@ Result<ggml_tensor*> Tensors::find(const std::string& name, Shape shape, Need ne
                         shape_text(std::span(shape.begin(), shape.size()))));
     }
     const auto type = static_cast<ggml_type>(found->type);
-    if (static_cast<int>(type) >= GGML_TYPE_COUNT || ggml_type_size(type) == 0) {
-        return Status(Code::unimplemented,
-                      fmt::format("{}: tensor {}: type {} is not supported", file_.path().string(),
-                                  name, static_cast<std::uint32_t>(found->type)));
-    }
-    if (use == Use::other && shape.size() == 1 && type != GGML_TYPE_F32) {
-        return Status(Code::unimplemented,
-                      fmt::format("{}: tensor {} is {}, expected f32", file_.path().string(), name,
-                                  ggml_type_name(type)));
-    }
+    STET_TRY(check_type(*found, use, shape.size()));
     const std::array<std::int64_t, 4> ne = {
         static_cast<std::int64_t>(wanted[0]), static_cast<std::int64_t>(wanted[1]),
         static_cast<std::int64_t>(wanted[2]), static_cast<std::int64_t>(wanted[3])};
@@ -127,6 +118,26 @@ Result<ggml_tensor*> Tensors::find(const std::string& name, Shape shape, Need ne
     used_.insert(name);
     STET_TRY(place(tensor, *found, use));
     return tensor;
+}
+
+Status Tensors::check_type(const gguf::Tensor& tensor, Use use, std::size_t dimensions) const {
+    const auto type = static_cast<ggml_type>(tensor.type);
+    const bool is_known = static_cast<int>(type) < GGML_TYPE_COUNT && ggml_type_size(type) != 0;
+    const bool is_vector = dimensions == 1 && use == Use::other;
+    if (is_known && (use == Use::values || is_vector) && type != GGML_TYPE_F32) {
+        return Status(Code::unimplemented,
+                      fmt::format("{}: tensor {} is {}, expected f32", file_.path().string(),
+                                  tensor.name, ggml_type_name(type)));
+    }
+    // Integers and the types of activations only are no weights.
+    if (is_known && (type == GGML_TYPE_F32 || ggml_get_type_traits(type)->to_float != nullptr)) {
+        return {};
+    }
+    return Status(
+        Code::unimplemented,
+        fmt::format("{}: tensor {}: type {} is not supported", file_.path().string(), tensor.name,
+                    is_known ? ggml_type_name(type)
+                             : std::to_string(static_cast<std::uint32_t>(tensor.type))));
 }
 
 Status Tensors::place(ggml_tensor* tensor, const gguf::Tensor& source, Use use) {
@@ -222,7 +233,7 @@ Result<Experts> Tensors::experts(const std::string& name, std::uint64_t in, std:
     STET_ASSIGN(experts.weight,
                 find(name + ".weight", {in, out, count}, need, Use::expert_product));
     if (experts.weight == nullptr) return experts;
-    STET_ASSIGN(experts.bias, find(name + ".bias", {out, count}, Need::optional));
+    STET_ASSIGN(experts.bias, find(name + ".bias", {out, count}, Need::optional, Use::values));
     STET_ASSIGN(experts.scale, find(name + ".scale", {count}, Need::optional));
     return experts;
 }

@@ -69,8 +69,9 @@ class Tensors {
     using Shape = std::initializer_list<std::uint64_t>;
     // How a tensor is used decides whether it may be repacked: as the first operand of a matrix
     // product only, of a product over experts only, or in any other way. Of a lookup table, or of
-    // what is used as a packed copy, so little is read that it stays in the file until then.
-    enum class Use : std::uint8_t { product, expert_product, lookup, other };
+    // what is used as a packed copy, so little is read that it stays in the file until then. Values
+    // are added or multiplied element by element, and so must be f32.
+    enum class Use : std::uint8_t { product, expert_product, lookup, values, other };
     enum class Need : std::uint8_t { required, optional };
 
     // The file and the backend must outlive this; storage() outlives it.
@@ -118,6 +119,7 @@ class Tensors {
 
     Status map_files();
     void fill_packed();
+    Status check_type(const gguf::Tensor& tensor, Use use, std::size_t dimensions) const;
     Status place(ggml_tensor* tensor, const gguf::Tensor& source, Use use);
     // Null when the format or the shape is not one that our own product takes.
     Result<const exec::PackedMatrix*> pack(const std::string& name, std::uint64_t in,

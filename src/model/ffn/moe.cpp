@@ -83,6 +83,9 @@ Status resolve_branches(const ResolveContext& context, std::size_t layer, MoePla
     }
     if (!row.chunk_experts) return {};
     STET_ASSIGN(plan.chunk, keys.uint("experts_per_group", 1, plan.experts));
+    if (plan.experts % plan.chunk != 0) {
+        return keys.out_of_range("experts_per_group", std::to_string(plan.chunk), 1, plan.experts);
+    }
     plan.chunk_size = tensor_rows(keys, layer, "ffn_down_chexps");
     STET_ASSIGN(plan.chunk_scale, keys.number("expert_group_scale"));
     return {};

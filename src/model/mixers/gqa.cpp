@@ -29,7 +29,8 @@ Result<Norm> load_head_norm(Tensors& tensors, const std::string& name, std::uint
     if (found->dimensions == 1) return tensors.norm(name, size, Need::required);
     Norm norm;
     const std::uint64_t length = found->shape[0] == 1 ? 1 : size;
-    STET_ASSIGN(norm.weight, tensors.find(name + ".weight", {length, heads}, Need::required));
+    STET_ASSIGN(norm.weight, tensors.find(name + ".weight", {length, heads}, Need::required,
+                                          Tensors::Use::values));
     return norm;
 }
 

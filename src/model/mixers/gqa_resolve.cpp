@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -155,6 +156,10 @@ Status resolve_layer_rope(const ResolveContext& context, std::size_t layer, GqaP
     if (rotated && row.rope_with_sections != RopeKind::none && rope.sections[0] > 0 &&
         rope.sections[1] > 0) {
         rope.kind = row.rope_with_sections;
+    }
+    const bool by_sections = rope.kind == RopeKind::mrope || rope.kind == RopeKind::imrope;
+    if (by_sections && rope.sections[0] == 0 && rope.sections[1] == 0 && rope.sections[2] == 0) {
+        return keys.missing("rope.dimension_sections");
     }
     rope.has_factors = row.rope_factors;
     rope.beta_fast = keys.number_or("rope.scaling.yarn_beta_fast", row.yarn_beta_fast);
