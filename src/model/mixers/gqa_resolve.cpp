@@ -145,16 +145,15 @@ Status resolve_layer_rope(const ResolveContext& context, std::size_t layer, GqaP
     const Keys& keys = context.keys;
     const Architecture& row = context.row;
     STET_ASSIGN(const bool rotated, is_rotated(context, layer, plan));
+    if (!rotated || row.rope == RopeKind::none) return {};
     STET_ASSIGN(const auto size, rotary_size(context, plan));
-    STET_ASSIGN(plan.rope, resolve_rope(keys, rotated ? row.rope : RopeKind::none, size,
-                                        context.config.context_length));
+    STET_ASSIGN(plan.rope, resolve_rope(keys, row.rope, size, context.config.context_length));
     Rope& rope = plan.rope;
     if (!row.rope_keys) {
         rope = {.kind = rope.kind, .dimensions = size, .has_factors = false};
         return {};
     }
-    if (rotated && row.rope_with_sections != RopeKind::none && rope.sections[0] > 0 &&
-        rope.sections[1] > 0) {
+    if (row.rope_with_sections != RopeKind::none && rope.sections[0] > 0 && rope.sections[1] > 0) {
         rope.kind = row.rope_with_sections;
     }
     const bool by_sections = rope.kind == RopeKind::mrope || rope.kind == RopeKind::imrope;
