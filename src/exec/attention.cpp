@@ -1,36 +1,16 @@
 #include "exec/attention.h"
 
-#include <hwy/aligned_allocator.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
 
 #include "base/check.h"
+#include "exec/aligned_floats.h"
 #include "exec/attention_plan.h"
 #include "exec/kernel.h"
 
 namespace stet::exec {
 namespace {
-
-// f32 memory on a cache line boundary; keeps the largest size asked for, and grows by more than
-// asked, as sequences do.
-class Floats {
-  public:
-    void require(std::uint64_t count) {
-        if (count > size_) {
-            size_ = count + count / 2;
-            data_ = hwy::AllocateAligned<float>(size_);
-            STET_CHECK(data_ != nullptr);
-            std::fill(data_.get(), data_.get() + size_, 0.0F);
-        }
-    }
-    float* data() const { return data_.get(); }
-
-  private:
-    hwy::AlignedFreeUniquePtr<float[]> data_;
-    std::uint64_t size_ = 0;
-};
 
 // Slopes in base 2, so that they apply to scores in base 2.
 void alibi_slopes(const AttentionShape& shape, std::vector<float>& slopes) {
@@ -52,8 +32,8 @@ void alibi_slopes(const AttentionShape& shape, std::vector<float>& slopes) {
 }  // namespace
 
 struct AttentionScratch::Impl {
-    std::vector<Floats> of_thread;  // kernel scratch, then one unit's sums
-    Floats partials;
+    std::vector<AlignedFloats> of_thread;  // kernel scratch, then one unit's sums
+    AlignedFloats partials;
 };
 
 AttentionScratch::AttentionScratch() : impl_(std::make_unique<Impl>()) {}
@@ -99,7 +79,7 @@ void AttentionJob::reset(const AttentionShape& shape, std::span<const Segment> s
     if (job.scratch->of_thread.size() < static_cast<std::size_t>(threads)) {
         job.scratch->of_thread.resize(static_cast<std::size_t>(threads));
     }
-    for (Floats& memory : job.scratch->of_thread) {
+    for (AlignedFloats& memory : job.scratch->of_thread) {
         memory.require(job.scratch_sums + partial_floats(job.plan.sums_max, job.stride) + 16);
     }
     job.scratch->partials.require(job.plan.partial_floats);
@@ -117,8 +97,8 @@ void AttentionJob::Impl::work(const WorkItem& item, const float* q, std::uint64_
                               const float* sinks, float* out, float* memory) {
     const WorkUnit& unit = plan.units[item.unit];
     const std::uint64_t chunk_floats = partial_floats(unit.sums(), stride);
-    float* unit_partials =
-        unit.chunk_count > 1 ? scratch->partials.data() + unit.partial_begin : memory + scratch_sums;
+    float* unit_partials = unit.chunk_count > 1 ? scratch->partials.data() + unit.partial_begin
+                                                : memory + scratch_sums;
     ItemTask task;
     task.shape = &shape;
     task.segment = &segments[unit.segment];

@@ -144,6 +144,7 @@ Result<std::span<const float>> Graph::run(Backend& backend, const Step& step) {
     for (AttentionNode& node : attentions_) {
         node.job.reset(node.shape, segments(node.group), threads, scratch_);
     }
+    reset_sparse(threads);
     const Status status = backend.compute(graph_, threads);
     step_ = nullptr;
     if (thread_choice_) {

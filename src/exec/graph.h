@@ -19,6 +19,8 @@
 
 #include "exec/attention.h"
 #include "exec/backend.h"
+#include "exec/sparse/indexer.h"
+#include "exec/sparse/sparse_attention.h"
 #include "exec/thread_choice.h"
 #include "memory/schema.h"
 #include "stet/status.h"
@@ -53,6 +55,12 @@ struct StateOpContext {
 };
 using StateOp = std::function<void(const StateOpContext&)>;
 
+// Rows of a group that attention reads beside others.
+struct GroupRows {
+    std::size_t group = 0;
+    RowSource rows;
+};
+
 class Graph {
   public:
     using Fill = std::function<void(const Step& step, ggml_tensor* tensor)>;
@@ -82,6 +90,21 @@ class Graph {
     // of append_rows() that have to come first; `sinks` f32 [heads] or null.
     ggml_tensor* attention(ggml_tensor* q, const AttentionShape& shape, std::size_t group,
                            std::span<ggml_tensor* const> after, ggml_tensor* sinks);
+    // Rows chosen by scores of q f32 [key_size, heads, tokens] and weights f32 [heads, tokens]
+    // (null: block indexer) over the keys in `group`. What reads `rows` has to come after `done`.
+    // Both live as long as the graph.
+    struct Selected {
+        const RowSelection* rows = nullptr;
+        ggml_tensor* done = nullptr;
+    };
+    Selected select_rows(ggml_tensor* q, ggml_tensor* weights, const IndexerShape& shape,
+                         const SelectionShape& rule, std::size_t group,
+                         std::span<ggml_tensor* const> after);
+    // Attention over chosen rows, and over several groups in one softmax (exec/sparse). The window
+    // of `shape` is that of the first source.
+    ggml_tensor* attention(ggml_tensor* q, const AttentionShape& shape,
+                           std::span<const GroupRows> sources, std::span<ggml_tensor* const> after,
+                           ggml_tensor* sinks);
     // A node of a mixer's own: result f32 of `shape` from `inputs` (at most 9) and the state of
     // `group`. Inputs may also be there only to come first. Runs on all threads at once, without a
     // barrier inside; results must not depend on the number of threads.
@@ -115,6 +138,26 @@ class Graph {
         AttentionJob job;
         bool has_sinks;
     };
+    struct IndexNode {
+        RowSelection selection;
+        RowIndexer indexer;
+        std::size_t group;
+        bool has_weights;
+        IndexNode(const IndexerShape& shape, const SelectionShape& rule, std::size_t its_group,
+                  bool weighted)
+            : selection(rule), indexer(shape, selection), group(its_group), has_weights(weighted) {}
+        IndexNode(const IndexNode&) = delete;
+        IndexNode& operator=(const IndexNode&) = delete;
+        static IndexerInput input(const ggml_tensor* out, bool has_weights);
+    };
+    struct SparseNode {
+        AttentionShape shape;
+        std::vector<RowSource> sources;
+        std::vector<std::size_t> groups;
+        std::vector<std::span<const Segment>> segments;  // of this step, by source
+        SparseAttentionJob job;
+        bool has_sinks;
+    };
     struct StateNode {
         StateOp op;
         std::size_t group;
@@ -129,10 +172,14 @@ class Graph {
 
     static void run_append(ggml_tensor* out, int thread, int threads, void* node);
     static void run_attention(ggml_tensor* out, int thread, int threads, void* node);
+    static void run_score(ggml_tensor* out, int thread, int threads, void* node);
+    static void run_choose(ggml_tensor* out, int thread, int threads, void* node);
+    static void run_sparse(ggml_tensor* out, int thread, int threads, void* node);
     static void run_state_op(ggml_tensor* out, int thread, int threads, void* node);
 
     std::span<const Segment> segments(std::size_t group) const;
     void place_step_rows(const Step& step);
+    void reset_sparse(int threads);
 
     std::unique_ptr<ggml_context, ContextDeleter> context_;
     ggml_cgraph* graph_ = nullptr;
@@ -140,6 +187,8 @@ class Graph {
     std::vector<Input> inputs_;
     std::deque<AppendNode> appends_;  // stable addresses: nodes point at them
     std::deque<AttentionNode> attentions_;
+    std::deque<IndexNode> indexers_;
+    std::deque<SparseNode> sparse_;
     std::deque<StateNode> state_ops_;
     AttentionScratch scratch_;    // of all attention nodes: one runs at a time
     const Step* step_ = nullptr;  // during run()

@@ -29,6 +29,12 @@ std::uint64_t scratch_floats(const AttentionShape& shape, const Plan& plan) {
                                    tile_scratch_floats(shape, plan.lanes_max));
 }
 
+void load_rows(const std::byte* from, std::uint64_t row_bytes, ElementType type,
+               std::uint64_t count, std::uint32_t elements, float* to, std::uint64_t to_stride) {
+    convert_rows(type, reinterpret_cast<const std::uint8_t*>(from), row_bytes, 0, count, elements,
+                 to, to_stride);
+}
+
 Kernels target_kernels() {
     Kernels kernels;
     kernels.vector_lanes = static_cast<std::uint32_t>(kLanes);
@@ -37,6 +43,7 @@ Kernels target_kernels() {
     kernels.attend_rows = attend_rows;
     kernels.attend_tile = attend_tile;
     kernels.merge = merge;
+    kernels.load_rows = load_rows;
     kernels.store_row = store_row;
     return kernels;
 }

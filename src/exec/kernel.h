@@ -53,6 +53,11 @@ struct Kernels {
     void (*attend_rows)(const ItemTask& task) = nullptr;
     void (*attend_tile)(const ItemTask& task) = nullptr;
     void (*merge)(const MergeTask& task) = nullptr;
+    // `count` rows of a page's plane to f32, `to_stride` floats apart (a multiple of 16; `to` is
+    // 64-byte aligned, and what is between rows is overwritten too).
+    void (*load_rows)(const std::byte* from, std::uint64_t row_bytes, memory::ElementType type,
+                      std::uint64_t count, std::uint32_t elements, float* to,
+                      std::uint64_t to_stride) = nullptr;
     // One row of f32 to `type`; `to` has the bytes of such a row.
     void (*store_row)(const float* from, std::uint32_t elements, memory::ElementType type,
                       std::byte* to) = nullptr;

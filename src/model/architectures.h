@@ -94,6 +94,15 @@ enum class YarnScores : std::uint8_t {
     multiplied_both,  // the rotation's too, so that it cancels there
 };
 
+// Which layers of latent attention have an indexer (mixers/indexer.h). The others use the rows that
+// the last one before them chose.
+enum class IndexerLayers : std::uint8_t {
+    none,               // the model has none
+    all,                // all that see everything
+    by_key,             // attention.indexer.types; none where attention.indexer.top_k is 0
+    by_key_or_context,  // the same, or by the trained context (GLM)
+};
+
 // Norms of queries and keys that have no tensors (those that have are found).
 enum class WeightlessQk : std::uint8_t {
     none,
@@ -275,6 +284,13 @@ struct Architecture {
     AttentionGate attention_gate = AttentionGate::none;
     bool output_scale = false;    // attention.value_scale multiplies what attention adds
     Biases biases = Biases::all;  // of the feed-forward too
+
+    // Attention: choice of rows.
+    IndexerLayers indexer = IndexerLayers::none;
+    RopeKind indexer_rope = RopeKind::neox;
+    bool indexer_rotates_last = false;  // the last dimensions, not the first
+    bool indexer_hadamard = true;
+    float indexer_norm_epsilon = 1e-6F;  // of its layer norm; < 0: as all others
 
     // Attention: windows.
     std::uint32_t window_default = 0;  // when attention.sliding_window is missing; 0 is no window

@@ -1,6 +1,7 @@
 #include "model/step_builder.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 
@@ -13,6 +14,18 @@ namespace {
 void copy_i32(std::span<const std::int32_t> values, ggml_tensor* tensor) {
     STET_CHECK(static_cast<std::size_t>(ggml_nelements(tensor)) == values.size());
     std::memcpy(tensor->data, values.data(), values.size_bytes());
+}
+
+// Sylvester's: the sign of element (i, j) is that of the number of bits that i and j share.
+void fill_hadamard(const exec::Step&, ggml_tensor* tensor) {
+    const auto size = static_cast<std::uint32_t>(tensor->ne[0]);
+    const float value = 1.0F / std::sqrt(static_cast<float>(size));
+    auto* out = static_cast<float*>(tensor->data);
+    for (std::uint32_t i = 0; i < size; ++i) {
+        for (std::uint32_t j = 0; j < size; ++j) {
+            *out++ = std::popcount(i & j) % 2 == 0 ? value : -value;
+        }
+    }
 }
 
 }  // namespace
@@ -188,6 +201,16 @@ ggml_tensor* StepBuilder::softcap(ggml_tensor* x, float cap) {
 ggml_tensor* StepBuilder::part(ggml_tensor* x, std::int64_t offset, std::int64_t size) {
     return ggml_cont(context_, ggml_view_2d(context_, x, size, x->ne[1], x->nb[1],
                                             static_cast<std::size_t>(offset) * sizeof(float)));
+}
+
+ggml_tensor* StepBuilder::hadamard(ggml_tensor* x, std::uint32_t size) {
+    if (hadamard_ == nullptr || hadamard_->ne[0] != size) {
+        hadamard_ = graph_.input(GGML_TYPE_F32, {size, size, 1, 1}, fill_hadamard);
+    }
+    ggml_tensor* runs = ggml_cont(context_, x);
+    runs = ggml_reshape_2d(context_, runs, size, ggml_nelements(x) / size);
+    runs = ggml_mul_mat(context_, hadamard_, runs);
+    return ggml_reshape_4d(context_, runs, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
 }
 
 ggml_tensor* StepBuilder::only_outputs(ggml_tensor* x) {

@@ -30,6 +30,10 @@ class StepBuilder {
     void set_only_state(bool value) { only_state_ = value; }
     void expand(ggml_tensor* node) { ggml_build_forward_expand(graph_.graph(), node); }
 
+    // Rows that the last indexer chose, for layers without one of their own.
+    const exec::Graph::Selected& selected() const { return selected_; }
+    void set_selected(const exec::Graph::Selected& selected) { selected_ = selected; }
+
     // Inputs, made when first asked for.
     ggml_tensor* token_ids();  // i32 [tokens]
     ggml_tensor* positions();  // i32 [tokens]; M-RoPE: i32 [4 * tokens], all four the position
@@ -49,6 +53,9 @@ class StepBuilder {
     ggml_tensor* softcap(ggml_tensor* x, float cap);  // cap * tanh(x / cap); cap 0: x
     // Features [offset, offset + size) of x f32 [features, tokens], contiguous.
     ggml_tensor* part(ggml_tensor* x, std::int64_t offset, std::int64_t size);
+    // Runs of `size` (a power of two) elements of x times the orthonormal Hadamard matrix;
+    // contiguous.
+    ggml_tensor* hadamard(ggml_tensor* x, std::uint32_t size);
     // Columns without wanted logits leave before the last feed-forward.
     ggml_tensor* only_outputs(ggml_tensor* x);
 
@@ -71,6 +78,8 @@ class StepBuilder {
     const std::uint32_t tokens_;
     const std::uint32_t outputs_;
     bool only_state_ = false;
+    exec::Graph::Selected selected_;
+    ggml_tensor* hadamard_ = nullptr;  // the last one asked for
     ggml_tensor* token_ids_ = nullptr;
     ggml_tensor* positions_ = nullptr;
     ggml_tensor* mrope_positions_ = nullptr;

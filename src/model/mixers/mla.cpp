@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "base/try.h"
 #include "model/mixers/head_gate.h"
+#include "model/mixers/head_parts.h"
 #include "model/step_builder.h"
 
 namespace stet::model {
@@ -49,13 +52,6 @@ Status load_rows(Tensors& tensors, const std::string& base, const MlaPlan& plan,
     return {};
 }
 
-// x f32 [size, heads, tokens], any strides between heads: elements [offset, offset + size) of each.
-ggml_tensor* of_each_head(ggml_context* context, ggml_tensor* x, std::int64_t offset,
-                          std::int64_t size) {
-    return ggml_view_3d(context, x, size, x->ne[1], x->ne[2], x->nb[1], x->nb[2],
-                        static_cast<std::size_t>(offset) * sizeof(float));
-}
-
 struct Row {
     ggml_tensor* latent;   // c [row_rank, tokens], contiguous
     ggml_tensor* rotated;  // k_r [rope_size, 1, tokens], contiguous
@@ -72,7 +68,10 @@ class Layer {
     Row row(ggml_tensor* x);
     ggml_tensor* rotate(ggml_tensor* x);
     std::vector<ggml_tensor*> append(const exec::AttentionShape& shape, const Row& row);
-    ggml_tensor* queries(ggml_tensor* x);
+    ggml_tensor* query_input(ggml_tensor* x);
+    ggml_tensor* queries(ggml_tensor* input);
+    ggml_tensor* attend(ggml_tensor* q, const exec::AttentionShape& shape,
+                        std::vector<ggml_tensor*> after);
     // q [key_size, heads, tokens] as the rows' keys want it.
     ggml_tensor* ready(ggml_tensor* q);
     // What attention gives for each head -> [value_size * heads, tokens].
@@ -124,14 +123,14 @@ std::vector<ggml_tensor*> Layer::append(const exec::AttentionShape& shape, const
             graph.append_rows(v, shape.v, plan_.v.group)};
 }
 
-ggml_tensor* Layer::queries(ggml_tensor* x) {
-    ggml_tensor* q = nullptr;
-    if (weights_.q) {
-        q = builder_.product(x, weights_.q);
-    } else {
-        q = builder_.rms_norm(builder_.product(x, weights_.q_a), weights_.q_a_norm);
-        q = builder_.product(q, weights_.q_b);
-    }
+// What queries are made of: c_q, or x itself.
+ggml_tensor* Layer::query_input(ggml_tensor* x) {
+    if (weights_.q) return x;
+    return builder_.rms_norm(builder_.product(x, weights_.q_a), weights_.q_a_norm);
+}
+
+ggml_tensor* Layer::queries(ggml_tensor* input) {
+    ggml_tensor* q = builder_.product(input, weights_.q ? weights_.q : weights_.q_b);
     return ggml_reshape_3d(context_, q, plan_.key_size, plan_.heads, builder_.tokens());
 }
 
@@ -185,15 +184,35 @@ exec::AttentionShape Layer::shape() const {
     return shape;
 }
 
+// To all rows, or to those that an indexer chose.
+ggml_tensor* Layer::attend(ggml_tensor* q, const exec::AttentionShape& shape,
+                           std::vector<ggml_tensor*> after) {
+    exec::Graph& graph = builder_.graph();
+    if (!plan_.indexer) return graph.attention(q, shape, plan_.k.group, after, weights_.sinks);
+    const exec::Graph::Selected& selected = builder_.selected();
+    after.push_back(selected.done);
+    const std::array<exec::GroupRows, 1> sources = {
+        exec::GroupRows{plan_.k.group, {shape.k, shape.v, 1, selected.rows}}};
+    return graph.attention(q, shape, sources, after, weights_.sinks);
+}
+
 ggml_tensor* Layer::build(ggml_tensor* x) {
     const exec::AttentionShape shape = this->shape();
-    const std::vector<ggml_tensor*> appended = append(shape, row(x));
+    std::vector<ggml_tensor*> appended = append(shape, row(x));
+    const bool has_indexer = plan_.indexer && plan_.indexer->is_own;
+    ggml_tensor* keys =
+        has_indexer ? append_indexer_keys(builder_, *plan_.indexer, weights_.indexer, x) : nullptr;
     if (builder_.only_state()) {
         for (ggml_tensor* rows : appended) builder_.expand(rows);
+        if (keys != nullptr) builder_.expand(keys);
         return nullptr;
     }
-    ggml_tensor* q = ready(queries(x));
-    ggml_tensor* y = builder_.graph().attention(q, shape, plan_.k.group, appended, weights_.sinks);
+    ggml_tensor* input = query_input(x);
+    if (has_indexer) {
+        builder_.set_selected(
+            build_indexer(builder_, *plan_.indexer, weights_.indexer, x, input, keys));
+    }
+    ggml_tensor* y = attend(ready(queries(input)), shape, std::move(appended));
     y = apply_head_gate(builder_, plan_.gate, weights_.gate, {plan_.heads, plan_.value_size},
                         open(y), x);
     return builder_.product(y, weights_.out);
@@ -209,6 +228,9 @@ Result<MlaWeights> load(Tensors& tensors, std::size_t layer, const MlaPlan& plan
     STET_ASSIGN(weights.gate,
                 load_head_gate(tensors, base, plan.gate, {plan.heads, plan.value_size}));
     STET_ASSIGN(weights.sinks, tensors.find(base + "sinks.weight", {plan.heads}, Need::optional));
+    if (plan.indexer) {
+        STET_ASSIGN(weights.indexer, load_indexer(tensors, layer, *plan.indexer, plan.query_rank));
+    }
     STET_ASSIGN(weights.out,
                 tensors.linear(base + "output", std::uint64_t{plan.heads} * plan.value_size,
                                tensors.width(), Need::required));

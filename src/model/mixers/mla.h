@@ -12,9 +12,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "exec/attention.h"
 #include "model/architectures.h"
+#include "model/mixers/indexer.h"
 #include "model/rope.h"
 #include "model/schema_builder.h"
 #include "model/tensors.h"
@@ -40,6 +42,7 @@ struct MlaPlan {
     exec::Window window_kind = exec::Window::none;
     std::uint32_t window = 0;  // tokens
     AttentionGate gate = AttentionGate::none;
+    std::optional<IndexerPlan> indexer;  // absorbed rows only
     PlaneSlot k;
     PlaneSlot v;  // opened only
 
@@ -58,6 +61,7 @@ struct MlaWeights {
     Linear kv_b;                   // opened: to heads * (plain_size + value_size)
     Linear gate;                   // to heads, or to heads * value_size
     ggml_tensor* sinks = nullptr;  // f32 [heads]
+    IndexerWeights indexer;
     Linear out;
 };
 

@@ -132,6 +132,12 @@ Result<MlaPlan> resolve_mla(const ResolveContext& context, std::size_t layer) {
     STET_TRY(resolve_rotation(context, plan));
     STET_TRY(resolve_temperature(context, plan));
     STET_TRY(resolve_rows(context, plan));
+    if (plan.window == 0 && plan.is_absorbed) {
+        STET_ASSIGN(plan.indexer, resolve_indexer(context, layer, plan.rope));
+    }
+    if (plan.indexer && plan.indexer->is_own && plan.query_rank == 0) {
+        return context.keys.missing("attention.q_lora_rank");
+    }
     return plan;
 }
 
