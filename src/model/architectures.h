@@ -25,6 +25,13 @@ enum class PreNorm : std::uint8_t {
     none,        // only norms after the branches
 };
 
+// Several residual streams, of which branches read and write mixes (model/hyper.h).
+enum class HyperConnections : std::uint8_t {
+    none,
+    independent,  // streams don't mix beside the branches
+    sinkhorn,     // by a doubly stochastic matrix
+};
+
 // What the feed-forward reads and what is added up.
 enum class Residual : std::uint8_t {
     sequential,  // x += mixer(norm x); x += ffn(norm x)
@@ -257,6 +264,7 @@ struct Architecture {
     PreNorm pre_norm = PreNorm::weighted;
     float post_norm_epsilon = 0.0F;  // of norms after a branch; 0: as all others
     Residual residual = Residual::sequential;
+    HyperConnections hyper_connections = HyperConnections::none;
     bool residual_scale = false;          // residual_scale applies to what a branch adds
     float residual_scale_default = 0.0F;  // over sqrt(layers); 0: not scaled
     bool layer_output_scale = false;      // layer_output_scale applies, where it is there

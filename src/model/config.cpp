@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/try.h"
+#include "model/hyper.h"
 #include "model/keys.h"
 
 namespace stet::model {
@@ -216,6 +217,7 @@ Status resolve_globals(const Keys& keys, const Architecture& row, Config& config
         STET_ASSIGN(config.layer_embedding,
                     keys.uint("embedding_length_per_layer_input", 0, kWidthMax));
     }
+    STET_ASSIGN(config.hyper, resolve_hyper(keys, row));
     return row.altup ? resolve_altup(keys, config) : Status();
 }
 

@@ -33,6 +33,15 @@ struct Stacks {
     std::uint32_t low_cycles = 0;
 };
 
+// Residual streams (model/hyper.h).
+struct Hyper {
+    HyperConnections kind = HyperConnections::none;
+    std::uint32_t streams = 0;
+    std::uint32_t sinkhorn_steps = 0;
+    float epsilon = 0.0F;
+    float magnitude = 0.0F;
+};
+
 struct Config {
     const Architecture* architecture = nullptr;
     std::string name;                  // general.name, for people
@@ -49,6 +58,7 @@ struct Config {
     std::uint32_t layer_embedding = 0;  // features that each layer gets of a token; 0: none
     std::string rope_factors;           // tensor that divides the rotary frequencies, or empty
     Stacks stacks;
+    Hyper hyper;
     std::uint32_t altup_streams = 0;  // of the residual (model/altup.h); 0: one, as usual
     std::vector<LayerPlan> layers;    // as executed
     memory::Schema schema;

@@ -26,6 +26,9 @@ Status load_embedding(Tensors& tensors, const Config& config, Weights& weights) 
     if (config.stacks.size != 0) {
         STET_ASSIGN(weights.low_start, tensors.find("hrm.z_l_init", {width}, Need::required));
     }
+    if (config.hyper.streams != 0) {
+        STET_ASSIGN(weights.hyper_end, load_hyper(tensors, config, "output_hc"));
+    }
     if (config.altup_streams != 0) {
         STET_ASSIGN(weights.altup, load_altup(tensors, config));
     }
@@ -115,6 +118,10 @@ Result<LayerWeights> load_layer(Tensors& tensors, const Config& config, const La
     if (row.layer_output_scale) {
         STET_ASSIGN(layer.output_scale,
                     tensors.find(base + "layer_output_scale.weight", {1}, Need::optional));
+    }
+    if (config.hyper.streams != 0) {
+        STET_ASSIGN(layer.hyper_mixer, load_hyper(tensors, config, base + "hc_attn"));
+        STET_ASSIGN(layer.hyper_ffn, load_hyper(tensors, config, base + "hc_ffn"));
     }
     if (config.altup_streams != 0) {
         STET_ASSIGN(layer.altup, load_altup_layer(tensors, config, plan.weights));

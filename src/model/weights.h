@@ -7,6 +7,7 @@
 
 #include "model/altup.h"
 #include "model/config.h"
+#include "model/hyper.h"
 #include "model/tensors.h"
 #include "stet/status.h"
 
@@ -24,6 +25,7 @@ struct LayerWeights {
     Linear embedding_gate, embedding_projection;
     Norm embedding_post_norm;
     AltupLayerWeights altup;
+    HyperWeights hyper_mixer, hyper_ffn;
 };
 
 struct Weights {
@@ -41,6 +43,7 @@ struct Weights {
     Linear layer_embedding_projection;       // of the embedding, added to it
     Norm layer_embedding_norm;
     AltupWeights altup;
+    HyperWeights hyper_end;
     ggml_tensor* low_start = nullptr;     // f32 [width]: the low module before the first stack
     ggml_tensor* rope_factors = nullptr;  // f32 [dimensions / 2] divisors, or null
     std::vector<LayerWeights> layers;     // by blk.N
