@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <vector>
 
 #include "base/try.h"
@@ -159,6 +160,9 @@ Result<GqaWeights> load(Tensors& tensors, std::size_t layer, const GqaPlan& plan
         }
     }
     STET_ASSIGN(weights.sinks, tensors.find(base + "sinks.weight", {plan.heads}, Need::optional));
+    if (plan.indexer) {
+        STET_ASSIGN(weights.indexer, load_block_indexer(tensors, layer, *plan.indexer));
+    }
     return weights;
 }
 
@@ -176,8 +180,11 @@ ggml_tensor* build(StepBuilder& builder, const GqaPlan& plan, const GqaWeights& 
         appended = {graph.append_rows(k_rows, shape.k, plan.k.group),
                     graph.append_rows(heads.v, shape.v, plan.v.group)};
     }
+    ggml_tensor* keys =
+        plan.indexer ? append_block_keys(builder, *plan.indexer, weights.indexer, x) : nullptr;
     if (builder.only_state()) {
         for (ggml_tensor* rows : appended) builder.expand(rows);
+        if (keys != nullptr) builder.expand(keys);
         return nullptr;
     }
     ggml_tensor* q = heads.q;
@@ -186,7 +193,17 @@ ggml_tensor* build(StepBuilder& builder, const GqaPlan& plan, const GqaWeights& 
                      builder.query_temperature(plan.temperature_scale, plan.temperature_length,
                                                plan.temperature_offset));
     }
-    ggml_tensor* y = graph.attention(q, shape, plan.k.group, appended, weights.sinks);
+    ggml_tensor* y = nullptr;
+    if (plan.indexer) {
+        const exec::Graph::Selected selected =
+            build_block_indexer(builder, *plan.indexer, weights.indexer, x, keys);
+        appended.push_back(selected.done);
+        const std::array<exec::GroupRows, 1> sources = {
+            exec::GroupRows{plan.k.group, {shape.k, shape.v, 1, selected.rows}}};
+        y = graph.attention(q, shape, sources, appended, weights.sinks);
+    } else {
+        y = graph.attention(q, shape, plan.k.group, appended, weights.sinks);
+    }
     y = apply_head_gate(builder, plan.gate, weights.gate, {plan.heads, plan.value_size}, y, x);
     if (weights.sub_norm) y = builder.norm(y, weights.sub_norm);
     y = builder.product(y, weights.out);

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "exec/attention.h"
+#include "model/mixers/block_indexer.h"
 #include "model/rope.h"
 #include "model/schema_builder.h"
 #include "model/tensors.h"
@@ -44,6 +46,7 @@ struct GqaPlan {
     float output_scale = 1.0F;
     Biases biases = Biases::all;
     bool has_rows = true;  // false: k and v are an earlier layer's
+    std::optional<BlockIndexerPlan> indexer;
     PlaneSlot k, v;
 };
 
@@ -57,6 +60,7 @@ struct GqaWeights {
     Linear gate;    // to heads, or to heads * value_size
     Linear out;
     ggml_tensor* sinks = nullptr;  // f32 [heads]
+    BlockIndexerWeights indexer;
 };
 
 Result<GqaPlan> resolve_gqa(const ResolveContext& context, std::size_t layer);
