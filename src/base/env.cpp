@@ -21,8 +21,10 @@ Env::Path temporary_path(Env& env, const Env::Path& target) {
                                               counter.fetch_add(1, std::memory_order_relaxed));
 }
 
-Status write_and_close(File& file, std::span<const std::byte> data) {
-    STET_TRY(file.write_at(0, data));
+using Write = std::function<Status(File&)>;
+
+Status write_and_close(File& file, const Write& write) {
+    STET_TRY(write(file));
     STET_TRY(file.sync());
     return file.close();
 }
@@ -32,8 +34,8 @@ Status not_replaced(const Env::Path& path, const Status& status) {
 }
 
 Status replace_with(Env& env, const Env::Path& path, const Env::Path& temporary,
-                    std::unique_ptr<File> file, std::span<const std::byte> data) {
-    Status status = write_and_close(*file, data);
+                    std::unique_ptr<File> file, const Write& write) {
+    Status status = write_and_close(*file, write);
     if (status.is_ok()) status = env.rename(temporary, path);
     if (!status.is_ok()) {
         file.reset();
@@ -63,11 +65,15 @@ Result<std::vector<std::byte>> read_file(Env& env, const Env::Path& path,
 }
 
 Status replace_file(Env& env, const Env::Path& path, std::span<const std::byte> data) {
+    return replace_file(env, path, [data](File& file) { return file.write_at(0, data); });
+}
+
+Status replace_file(Env& env, const Env::Path& path, const Write& write) {
     for (int tries = 0;; ++tries) {
         const Env::Path temporary = temporary_path(env, path);
         auto file = env.open(temporary, OpenMode::create_new);
         if (file.is_ok()) {
-            return replace_with(env, path, temporary, std::move(file).value(), data);
+            return replace_with(env, path, temporary, std::move(file).value(), write);
         }
         const Status status = file.status();
         if (status.code() != Code::already_exists || tries == kNameTriesMax) {

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -49,6 +50,7 @@ class FileLock {
 
 enum class OpenMode : std::uint8_t {
     read,          // must exist
+    read_no_link,  // the same, and the name itself must not be a symbolic link
     read_write,    // must exist
     create,        // read and write, made if missing, kept if there (0600)
     create_new,    // read and write, fails with already_exists if there (0600)
@@ -87,6 +89,9 @@ class Env {
 // Whole small file.
 Result<std::vector<std::byte>> read_file(Env& env, const Env::Path& path, std::uint64_t limit_bytes);
 // temp file, sync, rename, sync of the directory: afterwards either the old or the new content.
+// A symbolic link at `path` is replaced itself, never followed.
 Status replace_file(Env& env, const Env::Path& path, std::span<const std::byte> data);
+// The same with content that `write` makes: it gets the empty temporary file.
+Status replace_file(Env& env, const Env::Path& path, const std::function<Status(File&)>& write);
 
 }  // namespace stet

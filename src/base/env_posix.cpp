@@ -226,6 +226,8 @@ int open_flags(OpenMode mode) {
     switch (mode) {
         case OpenMode::read:
             return O_RDONLY | O_NONBLOCK;  // a pipe must not block us; see regular_file_info()
+        case OpenMode::read_no_link:
+            return O_RDONLY | O_NONBLOCK | O_NOFOLLOW;
         case OpenMode::read_write:
             return O_RDWR | O_NONBLOCK;
         case OpenMode::create:

@@ -23,6 +23,9 @@ struct Part {
     state::Sequence* sequence;
     std::span<const state::Token> tokens;
     Logits logits;
+    // The logits of the last token become part of the value, so that a restored one needs no token
+    // fed again to go on. Needs Logits::last or all.
+    bool keep_logits = false;
 };
 
 class Batch {

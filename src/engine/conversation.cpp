@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "state/checkpoint.h"
 
 namespace stet::engine {
 namespace {
@@ -209,6 +210,8 @@ Result<TurnResult> Conversation::run_turn(const TurnRequest& request) {
     record.messages = std::move(prompt.messages);
     record.text = std::move(prompt.text);
     record.sampler = generation.sampler().encode();
+    end.sampler = std::make_shared<const std::vector<std::byte>>(record.sampler);
+    state::checkpoint(engine_.schema(), end);
     for (const Token token : generation.output()) {
         record.text += engine_.tokenizer().piece(token, true);
     }

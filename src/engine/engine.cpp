@@ -8,6 +8,7 @@
 #include <chrono>
 
 #include "base/try.h"
+#include "state/checkpoint.h"
 
 namespace stet::engine {
 namespace {
@@ -22,6 +23,20 @@ double now_ms() {
 std::uint64_t half_of_memory() {
     return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
            static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) / 2;
+}
+
+// Gives each part that wants them the logits of its last token.
+void keep_logits(std::span<const Part> parts, std::span<const float> logits,
+                 std::size_t vocabulary) {
+    std::size_t row = 0;
+    for (const Part& part : parts) {
+        if (part.logits == Logits::none) continue;
+        row += part.logits == Logits::all ? part.tokens.size() : 1;
+        if (!part.keep_logits) continue;
+        const auto kept = logits.subspan((row - 1) * vocabulary, vocabulary);
+        part.sequence->logits =
+            std::make_shared<const std::vector<float>>(kept.begin(), kept.end());
+    }
 }
 
 }  // namespace
@@ -55,8 +70,8 @@ Result<std::unique_ptr<Engine>> Engine::create(std::unique_ptr<gguf::File> file,
     if (engine->tokenizer_ && engine->tokenizer_->size() > config.vocabulary) {
         return Status(Code::corruption,
                       fmt::format("{}: the tokenizer has {} tokens, the model {} rows",
-                                  engine->model_->file->path().string(),
-                                  engine->tokenizer_->size(), config.vocabulary));
+                                  engine->model_->file->path().string(), engine->tokenizer_->size(),
+                                  config.vocabulary));
     }
     engine->context_ = options.context == 0 ? config.context_length : options.context;
     engine->batch_ = std::clamp<std::uint32_t>(options.batch, 1, kBatchMax);
@@ -92,18 +107,22 @@ Result<std::span<const float>> Engine::run(std::span<const Part> parts) {
     }
     STET_ASSIGN(const auto logits, runner_->run(batch.step()));
     batch.commit();
+    keep_logits(parts, logits, vocabulary());
     return logits;
 }
 
 Status Engine::submit(Generation& generation) {
-    if (generation.prompt_.empty()) return Status(Code::invalid_argument, "the prompt has no tokens");
+    if (generation.prompt_.empty())
+        return Status(Code::invalid_argument, "the prompt has no tokens");
     STET_TRY(generation.options_.sampling.validate());
     STET_TRY(check_tokens(generation.prompt_));
     const std::uint64_t total = generation.sequence_.position() + generation.prompt_.size();
     if (total > context_) {
-        return Status(Code::resource_exhausted,
-                      fmt::format("the conversation needs {} tokens, the context has {}; raise --ctx "
-                                  "or start anew", total, context_));
+        return Status(
+            Code::resource_exhausted,
+            fmt::format("the conversation needs {} tokens, the context has {}; raise --ctx "
+                        "or start anew",
+                        total, context_));
     }
     if (tokenizer_) generation.decoder_ = std::make_unique<text::StreamDecoder>(*tokenizer_);
     generation.submitted_ms_ = now_ms();
@@ -128,7 +147,12 @@ std::vector<Part> Engine::schedule(std::vector<Generation*>& chosen) {
     for (Generation* generation : generations_) {
         if (generation->next_ || budget == 0) continue;
         const auto rest = std::span(generation->prompt_).subspan(generation->prompt_done_);
-        const std::size_t count = std::min(rest.size(), budget);
+        std::size_t count = std::min(rest.size(), budget);
+        if (state::has_fixed_group(schema())) {  // a step ends where a checkpoint is due
+            const std::uint64_t position = generation->sequence_.position();
+            count =
+                std::min(count, state::kCheckpointSpacing - position % state::kCheckpointSpacing);
+        }
         parts.push_back({&generation->sequence_, rest.first(count),
                          count == rest.size() ? Logits::last : Logits::none});
         chosen.push_back(generation);
@@ -215,7 +239,8 @@ void Engine::finish(Generation& generation, StopReason reason) {
     if (generation.is_done()) return;
     generation.stop_ = reason;
     if (generation.decoder_ && reason != StopReason::stop_text) {
-        const std::string rest = std::exchange(generation.held_text_, {}) + generation.decoder_->finish();
+        const std::string rest =
+            std::exchange(generation.held_text_, {}) + generation.decoder_->finish();
         generation.text_ += rest;
         if (!rest.empty() && generation.on_text) generation.on_text(rest);
     }

@@ -52,6 +52,10 @@ bool PageRef::is_unique() const {
     return page_ && page_->references.load(std::memory_order_acquire) == 1;
 }
 
+std::size_t PageRef::group() const { return page_->group; }
+
+const PagePool* PageRef::pool() const { return page_->pool; }
+
 PagePool::PagePool(const Schema& schema, std::uint64_t limit_bytes)
     : schema_(schema), limit_bytes_(limit_bytes), free_(schema.groups.size()) {}
 

@@ -40,6 +40,9 @@ class PageRef {
     // For rows that the caller claimed (a whole fixed block: by being its only holder).
     std::span<std::byte> writable_data();
     bool is_unique() const;
+    std::size_t group() const;       // of the schema, that it was allocated for
+    const PagePool* pool() const;    // that it came from
+    const void* identity() const { return page_; }  // equal iff the same page
 
     // Takes rows [from, to) of the page for writing. False when rows past `from` were claimed by
     // somebody else before: then the caller appends to a copy.

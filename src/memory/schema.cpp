@@ -27,6 +27,8 @@ const ElementRow& element_row(ElementType type) {
 
 std::string_view element_type_name(ElementType type) { return element_row(type).name; }
 
+bool is_element_type(ElementType type) { return static_cast<std::size_t>(type) < kElements.size(); }
+
 std::uint64_t row_bytes(ElementType type, std::uint64_t elements) {
     const ElementRow& row = element_row(type);
     if (elements % row.block_elements != 0) return 0;

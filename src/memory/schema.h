@@ -22,6 +22,7 @@ inline constexpr std::uint32_t kPageRows = 64;
 
 enum class ElementType : std::uint8_t { f32 = 0, f16 = 1, q8_0 = 2 };
 std::string_view element_type_name(ElementType type);
+bool is_element_type(ElementType type);  // for numbers that were read
 // Bytes of a row of `elements`; 0 if the type can't hold that many (q8_0: multiples of 32).
 std::uint64_t row_bytes(ElementType type, std::uint64_t elements);
 

@@ -50,7 +50,10 @@ Hash256 root_id(const Hash256& fingerprint, const Schema& schema, std::string_vi
 Hash256 PrefixIds::at(std::span<const Token> tokens, std::uint64_t n) {
     STET_CHECK(n <= tokens.size());
     const auto extend = [&](const Hash256& from, std::uint64_t begin, std::uint64_t end) {
-        return Sha256().add(from).add_bytes(std::as_bytes(tokens.subspan(begin, end - begin))).finish();
+        return Sha256()
+            .add(from)
+            .add_bytes(std::as_bytes(tokens.subspan(begin, end - begin)))
+            .finish();
     };
     while ((chain_.size()) * kPrefixStep <= n) {
         const std::uint64_t begin = (chain_.size() - 1) * kPrefixStep;
@@ -69,8 +72,8 @@ std::vector<Extent> extents_between(const Schema& schema, PrefixIds& ids,
     for (std::size_t g = 0; g < schema.groups.size(); ++g) {
         const Group& group = schema.groups[g];
         if (!group.is_paged()) {
-            extents.push_back({g, 0, 0, group.page_bytes(),
-                               extent_key(ids.at(tokens, token_end), g, 0, true)});
+            extents.push_back(
+                {g, 0, 0, group.page_bytes(), extent_key(ids.at(tokens, token_end), g, 0, true)});
             continue;
         }
         std::uint64_t row = group.rows_at(token_begin);
@@ -78,8 +81,8 @@ std::vector<Extent> extents_between(const Schema& schema, PrefixIds& ids,
         while (row < row_end) {
             const std::uint64_t end = std::min(row_end, (row / kPageRows + 1) * kPageRows);
             const Hash256 prefix = ids.at(tokens, tokens_for_rows(group, end));
-            extents.push_back({g, row, end, (end - row) * group.row_bytes(),
-                               extent_key(prefix, g, row, false)});
+            extents.push_back(
+                {g, row, end, (end - row) * group.row_bytes(), extent_key(prefix, g, row, false)});
             row = end;
         }
     }
@@ -135,7 +138,8 @@ bool Stage::needs(const Extent& extent) const {
 Status Stage::put(const Extent& extent, std::span<const std::byte> payload) {
     const Schema& schema = pool_->schema();
     if (extent.group >= schema.groups.size()) {
-        return Status(Code::corruption, fmt::format("group {} of {}", extent.group, schema.groups.size()));
+        return Status(Code::corruption,
+                      fmt::format("group {} of {}", extent.group, schema.groups.size()));
     }
     return schema.groups[extent.group].is_paged() ? put_rows(extent, payload)
                                                   : put_block(extent, payload);
@@ -145,8 +149,9 @@ Status Stage::put_block(const Extent& extent, std::span<const std::byte> payload
     const Group& shape = pool_->schema().groups[extent.group];
     GroupState& group = sequence_.groups[extent.group];
     if (payload.size() != shape.page_bytes()) {
-        return misfit(shape, extent, fmt::format("block of {} bytes, expected {}", payload.size(),
-                                                 shape.page_bytes()));
+        return misfit(
+            shape, extent,
+            fmt::format("block of {} bytes, expected {}", payload.size(), shape.page_bytes()));
     }
     STET_ASSIGN(group.block, pool_->allocate(extent.group));
     std::memcpy(group.block.writable_data().data(), payload.data(), payload.size());
@@ -159,18 +164,21 @@ Status Stage::put_rows(const Extent& extent, std::span<const std::byte> payload)
     if (extent.row_begin >= extent.row_end || extent.row_begin < group.first_row ||
         extent.row_end > group.rows ||
         extent.row_begin / kPageRows != (extent.row_end - 1) / kPageRows) {
-        return misfit(shape, extent, fmt::format("not rows of one page between {} and {}",
-                                                 group.first_row, group.rows));
+        return misfit(
+            shape, extent,
+            fmt::format("not rows of one page between {} and {}", group.first_row, group.rows));
     }
     const std::uint64_t rows = extent.row_end - extent.row_begin;
     if (payload.size() != rows * shape.row_bytes()) {
-        return misfit(shape, extent, fmt::format("payload of {} bytes, expected {}", payload.size(),
-                                                 rows * shape.row_bytes()));
+        return misfit(shape, extent,
+                      fmt::format("payload of {} bytes, expected {}", payload.size(),
+                                  rows * shape.row_bytes()));
     }
     const std::uint64_t index = (extent.row_begin - group.first_row) / kPageRows;
     const std::uint64_t row = extent.row_begin % kPageRows;
     const std::uint64_t mask = row_mask(row, row + rows);
-    if ((present_[extent.group][index] & mask) != 0) return misfit(shape, extent, "rows come twice");
+    if ((present_[extent.group][index] & mask) != 0)
+        return misfit(shape, extent, "rows come twice");
     memory::PageRef& page = group.pages[index];
     if (!page) {
         STET_ASSIGN(page, pool_->allocate(extent.group));
@@ -193,7 +201,8 @@ Result<Sequence> Stage::finish() && {
         GroupState& group = sequence_.groups[g];
         if (!shape.is_paged()) {
             if (sequence_.position() > 0 && !group.block) {
-                return Status(Code::corruption, fmt::format("group '{}': block is missing", shape.name));
+                return Status(Code::corruption,
+                              fmt::format("group '{}': block is missing", shape.name));
             }
             continue;
         }
@@ -207,7 +216,8 @@ Result<Sequence> Stage::finish() && {
             if (missing != 0) {
                 return Status(Code::corruption,
                               fmt::format("group '{}': row {} is missing", shape.name,
-                                          page_first + static_cast<std::uint64_t>(std::countr_zero(missing))));
+                                          page_first + static_cast<std::uint64_t>(
+                                                           std::countr_zero(missing))));
             }
             if (!group.pages[i]) {  // only a window's last page, of which nothing is needed
                 STET_ASSIGN(group.pages[i], pool_->allocate(g));

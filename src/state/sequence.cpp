@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/try.h"
+#include "state/checkpoint.h"
 
 namespace stet::state {
 
@@ -18,7 +19,9 @@ using memory::Schema;
 
 namespace {
 
-std::uint64_t page_floor(std::uint64_t row) { return row / kPageRows * kPageRows; }
+std::uint64_t page_floor(std::uint64_t row) {
+    return row / kPageRows * kPageRows;
+}
 
 std::uint64_t pages_for(std::uint64_t first_row, std::uint64_t rows) {
     return (rows - first_row + kPageRows - 1) / kPageRows;
@@ -33,7 +36,8 @@ void drop_left_behind(const Group& shape, std::uint64_t position, GroupState& gr
     const std::uint64_t needed = page_floor(shape.first_needed_row(position));
     if (needed <= group.first_row) return;
     const std::uint64_t pages = (needed - group.first_row) / kPageRows;
-    group.pages.erase(group.pages.begin(), group.pages.begin() + static_cast<std::ptrdiff_t>(pages));
+    group.pages.erase(group.pages.begin(),
+                      group.pages.begin() + static_cast<std::ptrdiff_t>(pages));
     group.first_row = needed;
 }
 
@@ -45,86 +49,134 @@ Sequence Sequence::empty(const Schema& schema) {
     return sequence;
 }
 
-Status validate(const Schema& schema, const Sequence& sequence) {
-    if (sequence.groups.size() != schema.groups.size()) {
-        return Status(Code::internal,
-                      fmt::format("sequence value has {} groups, the schema {}",
-                                  sequence.groups.size(), schema.groups.size()));
+namespace {
+
+Status validate_block(const Group& shape, std::size_t g, const GroupState& group,
+                      std::uint64_t position) {
+    if (!group.pages.empty() || group.rows != 0) return broken(shape, "fixed, but has rows");
+    if (bool(group.block) != (position > 0)) return broken(shape, "block does not match position");
+    if (group.block && group.block.group() != g) return broken(shape, "block of another group");
+    return {};
+}
+
+Status validate_rows(const Group& shape, std::size_t g, const GroupState& group,
+                     std::uint64_t position) {
+    if (group.block) return broken(shape, "paged, but has a block");
+    if (group.rows != shape.rows_at(position)) {
+        return broken(shape, fmt::format("{} rows at position {}, expected {}", group.rows,
+                                         position, shape.rows_at(position)));
     }
-    const std::uint64_t position = sequence.position();
+    if (group.first_row % kPageRows != 0 || group.first_row > group.rows ||
+        group.pages.size() != pages_for(group.first_row, group.rows)) {
+        return broken(shape, fmt::format("{} pages from row {} to row {}", group.pages.size(),
+                                         group.first_row, group.rows));
+    }
+    if (group.first_row > shape.first_needed_row(position)) {
+        return broken(shape, "rows of the window are missing");
+    }
+    for (const PageRef& page : group.pages) {
+        if (!page || page.group() != g) return broken(shape, "page of another group");
+    }
+    return {};
+}
+
+Status validate_checkpoint(const Schema& schema, const Checkpoint& kept) {
+    if (kept.groups.size() != schema.groups.size()) {
+        return Status(Code::internal, fmt::format("checkpoint has {} groups, the schema {}",
+                                                  kept.groups.size(), schema.groups.size()));
+    }
     for (std::size_t g = 0; g < schema.groups.size(); ++g) {
         const Group& shape = schema.groups[g];
-        const GroupState& group = sequence.groups[g];
+        const GroupState& group = kept.groups[g];
         if (!shape.is_paged()) {
-            if (!group.pages.empty() || group.rows != 0) return broken(shape, "fixed, but has rows");
-            if (bool(group.block) != (position > 0)) return broken(shape, "block does not match position");
-            continue;
-        }
-        if (group.block) return broken(shape, "paged, but has a block");
-        if (group.rows != shape.rows_at(position)) {
-            return broken(shape, fmt::format("{} rows at position {}, expected {}", group.rows,
-                                             position, shape.rows_at(position)));
-        }
-        if (group.first_row % kPageRows != 0 || group.first_row > group.rows ||
-            group.pages.size() != pages_for(group.first_row, group.rows)) {
-            return broken(shape, fmt::format("{} pages from row {} to row {}", group.pages.size(),
-                                             group.first_row, group.rows));
-        }
-        if (group.first_row > shape.first_needed_row(position)) {
-            return broken(shape, "rows of the window are missing");
-        }
-        for (const PageRef& page : group.pages) {
-            if (!page || page.data().size() != shape.page_bytes()) {
-                return broken(shape, "page of a wrong size");
-            }
+            STET_TRY(validate_block(shape, g, group, kept.position));
+        } else if (shape.lifetime == Lifetime::window) {
+            STET_TRY(validate_rows(shape, g, group, kept.position));
+        } else if (group.rows != 0 || !group.pages.empty() || group.block) {
+            return broken(shape, "in a checkpoint, but can be cut anywhere");
         }
     }
     return {};
 }
 
-std::uint64_t truncatable_position(const Schema& schema, const Sequence& sequence,
-                                   std::uint64_t position) {
-    if (position >= sequence.position()) return sequence.position();
+}  // namespace
+
+Status validate(const Schema& schema, const Sequence& sequence) {
+    if (sequence.groups.size() != schema.groups.size()) {
+        return Status(Code::internal, fmt::format("sequence value has {} groups, the schema {}",
+                                                  sequence.groups.size(), schema.groups.size()));
+    }
+    const std::uint64_t position = sequence.position();
+    if (!sequence.extensions.empty() && sequence.extensions.size() != position) {
+        return Status(Code::internal,
+                      fmt::format("sequence value has {} position extensions for {} "
+                                  "tokens",
+                                  sequence.extensions.size(), position));
+    }
     for (std::size_t g = 0; g < schema.groups.size(); ++g) {
         const Group& shape = schema.groups[g];
-        // A fixed block is the state after the last token only; a window that dropped rows can't
-        // look further back. Both start anew from nothing.
-        if (!shape.is_paged()) return 0;
-        if (shape.first_needed_row(position) < sequence.groups[g].first_row) return 0;
+        STET_TRY(shape.is_paged() ? validate_rows(shape, g, sequence.groups[g], position)
+                                  : validate_block(shape, g, sequence.groups[g], position));
     }
-    return position;
+    std::uint64_t before = 0;
+    for (const auto& kept : sequence.checkpoints) {
+        if (kept->position <= before || kept->position > position) {
+            return Status(
+                Code::internal,
+                fmt::format("checkpoint at position {} after one at {}, in a sequence of {}",
+                            kept->position, before, position));
+        }
+        STET_TRY(validate_checkpoint(schema, *kept)
+                     .with_context(fmt::format("checkpoint at position {}", kept->position)));
+        before = kept->position;
+    }
+    return {};
 }
 
-Result<Sequence> truncate(const Schema& schema, const Sequence& sequence, std::uint64_t position) {
-    if (position > sequence.position()) {
+namespace {
+
+// Places of new tokens behind `sequence`: given, or those of text.
+Status extend_positions(Sequence& sequence, std::uint64_t count,
+                        std::span<const PositionExtension> given) {
+    auto& extensions = sequence.extensions;
+    if (given.empty() && extensions.empty()) return {};
+    if (!given.empty() && given.size() != count) {
         return Status(Code::invalid_argument,
-                      fmt::format("can't cut a sequence of {} tokens to {}", sequence.position(),
-                                  position));
+                      fmt::format("{} position extensions for {} tokens", given.size(), count));
     }
-    if (position == 0) return Sequence::empty(schema);
-    if (truncatable_position(schema, sequence, position) != position) {
-        return Status(Code::unavailable,
-                      fmt::format("no state is kept at position {}; nearest is {}", position,
-                                  truncatable_position(schema, sequence, position)));
+    const auto text = [](std::int64_t at) {
+        const auto place = static_cast<std::int32_t>(at);
+        return PositionExtension{place, place, place};
+    };
+    for (std::uint64_t i = extensions.size(); i < sequence.position(); ++i) {
+        extensions.push_back(text(static_cast<std::int64_t>(i)));
     }
-    Sequence cut = sequence;
-    cut.tokens.resize(position);
-    for (std::size_t g = 0; g < schema.groups.size(); ++g) {
-        const Group& shape = schema.groups[g];
-        if (!shape.is_paged()) continue;
-        GroupState& group = cut.groups[g];
-        group.rows = shape.rows_at(position);
-        group.pages.resize(pages_for(group.first_row, group.rows));
+    if (!given.empty()) {
+        extensions.insert(extensions.end(), given.begin(), given.end());
+        return {};
     }
-    return cut;
+    // Text goes on after the greatest place that anything took so far.
+    std::int64_t next = 0;
+    for (const PositionExtension& at : extensions) {
+        next =
+            std::max<std::int64_t>(next, std::max({at.time, at.row, at.column}) + std::int64_t{1});
+    }
+    for (std::uint64_t i = 0; i < count; ++i) extensions.push_back(text(next++));
+    return {};
 }
 
-Result<Append> Append::begin(PagePool& pool, const Sequence& base, std::span<const Token> tokens) {
+}  // namespace
+
+Result<Append> Append::begin(PagePool& pool, const Sequence& base, std::span<const Token> tokens,
+                             std::span<const PositionExtension> extensions) {
     const Schema& schema = pool.schema();
     Append append;
     append.schema_ = &schema;
     append.base_position_ = base.position();
     append.next_ = base;
+    append.next_.sampler.reset();
+    append.next_.logits.reset();
+    STET_TRY(extend_positions(append.next_, tokens.size(), extensions));
     append.next_.tokens.insert(append.next_.tokens.end(), tokens.begin(), tokens.end());
     append.tables_.resize(schema.groups.size());
     append.base_blocks_.resize(schema.groups.size());
@@ -171,7 +223,9 @@ Status Append::grow(PagePool& pool, std::size_t g, std::uint64_t rows) {
     return {};
 }
 
-Append::~Append() { unclaim(); }
+Append::~Append() {
+    unclaim();
+}
 
 Append::Append(Append&& other) noexcept
     : schema_(other.schema_),
@@ -207,6 +261,7 @@ std::span<std::byte> Append::new_block(std::size_t group) {
 
 Sequence Append::commit() && {
     claims_.clear();
+    make_due_checkpoints(*schema_, base_position_, next_);
     for (std::size_t g = 0; g < schema_->groups.size(); ++g) {
         if (schema_->groups[g].is_paged()) {
             drop_left_behind(schema_->groups[g], next_.position(), next_.groups[g]);

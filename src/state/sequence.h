@@ -7,7 +7,9 @@
 // Thread rules: values may be copied and read from any thread. An Append belongs to one thread.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -30,35 +32,58 @@ struct GroupState {
     memory::PageRef block;
 };
 
-struct Sequence {
-    std::vector<Token> tokens;  // history; position() is its length
+// Where a token stands when that is more than its number (M-RoPE: media take a place in time, and a
+// row and a column of an image). Text: three times the same.
+struct PositionExtension {
+    std::int32_t time = 0;
+    std::int32_t row = 0;
+    std::int32_t column = 0;
+    bool operator==(const PositionExtension&) const = default;
+};
+
+// State of the sampler that belongs to a value (its generator, what its penalties look at). Opaque
+// here; null when nobody gave any.
+using SamplerState = std::shared_ptr<const std::vector<std::byte>>;
+
+// What can't be had by cutting rows, kept at an earlier position. Holds references only.
+struct Checkpoint {
+    std::uint64_t position = 0;
+    bool is_asked_for = false;  // at a turn boundary or by a caller: thinned out last
+    // By group. Windows: pages up to this position. Fixed: the block. Others: empty.
     std::vector<GroupState> groups;
+    SamplerState sampler;
+};
+
+struct Sequence {
+    std::vector<Token> tokens;                  // history; position() is its length
+    std::vector<PositionExtension> extensions;  // one a token, or none at all
+    std::vector<GroupState> groups;
+    std::vector<std::shared_ptr<const Checkpoint>> checkpoints;  // ascending; see checkpoint.h
+    // Both belong to the last token, and a step forgets them. Null when nobody gave any.
+    SamplerState sampler;
+    std::shared_ptr<const std::vector<float>>
+        logits;  // that follow it, one a token of the vocabulary
 
     std::uint64_t position() const { return tokens.size(); }
     static Sequence empty(const memory::Schema& schema);
 };
 
-// Our own invariant of a value: counts, pages and blocks agree with the schema and the position.
+// Our own invariant of a value: counts, pages, blocks and checkpoints agree with the schema and the
+// position.
 Status validate(const memory::Schema& schema, const Sequence& sequence);
-
-// The longest position <= `position` to which `sequence` can be cut with every group still having
-// what it needs: all token rows, the window's rows, a fixed block at that position.
-std::uint64_t truncatable_position(const memory::Schema& schema, const Sequence& sequence,
-                                   std::uint64_t position);
-// The value cut to `position`, which must be one that truncatable_position() answers.
-Result<Sequence> truncate(const memory::Schema& schema, const Sequence& sequence,
-                          std::uint64_t position);
 
 // One step of one sequence: room for `tokens` more, aside from the live value.
 //   begin() -> the step writes the new rows -> commit() gives the next value, to be swapped in.
-// Dropping an Append, or failing anywhere before commit(), leaves the base value as it was: the step
-// writes only rows beyond every count that refers to them.
+// Dropping an Append, or failing anywhere before commit(), leaves the base value as it was: the
+// step writes only rows beyond every count that refers to them.
 class Append {
   public:
     // Claims the free rows of a group's last page, or copies that page when they were claimed by
-    // another branch. resource_exhausted when the pool is full.
+    // another branch. resource_exhausted when the pool is full. `extensions`: one a token, or none;
+    // where the base has some and these don't, the tokens go on as text.
     static Result<Append> begin(memory::PagePool& pool, const Sequence& base,
-                                std::span<const Token> tokens);
+                                std::span<const Token> tokens,
+                                std::span<const PositionExtension> extensions = {});
     ~Append();
     Append(Append&& other) noexcept;
     Append& operator=(Append&& other) noexcept;
@@ -76,7 +101,8 @@ class Append {
     std::span<const std::byte> base_block(std::size_t group) const;
     std::span<std::byte> new_block(std::size_t group);
 
-    // Drops pages that windows have left behind, and gives the value up.
+    // Makes the checkpoints that are due, drops pages that windows have left behind, and gives the
+    // value up.
     Sequence commit() &&;
 
   private:

@@ -162,7 +162,7 @@ Result<std::unique_ptr<File>> FaultEnv::open(const Path& path, OpenMode mode) {
     ShadowDisk::FilePtr shadow;
     if (is_new) {
         shadow = disk_.create(name);
-    } else if (mode != OpenMode::read) {
+    } else if (mode != OpenMode::read && mode != OpenMode::read_no_link) {
         STET_ASSIGN(shadow, track(name));
     }
     return std::unique_ptr<File>(

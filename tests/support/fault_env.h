@@ -44,7 +44,7 @@ enum Op : std::uint32_t {
     kRemove = 1 << 6,
     kSyncDirectory = 1 << 7,
     kMakeDirectory = 1 << 8,
-    kOpenExisting = 1 << 9,  // read and read_write
+    kOpenExisting = 1 << 9,  // read, read_no_link and read_write
     kRead = 1 << 10,         // read_at, size
     kMap = 1 << 11,
     kInfo = 1 << 12,

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "support/models.h"
@@ -47,6 +48,33 @@ class EngineTest : public testing::TestWithParam<const char*> {
         return options;
     }
 };
+
+TEST_P(EngineTest, KeepsTheLogitsThatFollow) {
+    const auto engine = make();
+    if (!engine) return;
+    const auto tokens = some_tokens(40, 1);
+    state::Sequence a = state::Sequence::empty(engine->schema());
+    state::Sequence b = a;
+    state::Sequence c = a;
+    const std::array parts = {
+        Part{&a, std::span(tokens).first(3), Logits::all, true},
+        Part{&b, std::span(tokens).first(9), Logits::last, false},
+        Part{&c, std::span(tokens).first(20), Logits::last, true},
+    };
+    const auto logits = engine->run(parts);
+    ASSERT_TRUE(logits) << logits.status().to_string();
+    const auto row = [&](std::size_t i) {
+        const auto found = logits->subspan(i * engine->vocabulary(), engine->vocabulary());
+        return std::vector(found.begin(), found.end());
+    };
+    ASSERT_NE(a.logits, nullptr);
+    EXPECT_EQ(*a.logits, row(2)) << "of the last of its three rows";
+    EXPECT_EQ(b.logits, nullptr);
+    ASSERT_NE(c.logits, nullptr);
+    EXPECT_EQ(*c.logits, row(4));
+    feed(*engine, c, std::span(tokens).subspan(20, 1));
+    EXPECT_EQ(c.logits, nullptr) << "they follow no longer";
+}
 
 TEST_P(EngineTest, AFailedStepLeavesEverySequenceAsItWas) {
     const auto engine = make();

@@ -1,0 +1,171 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/try.h"
+#include "state/encode.h"
+#include "state/manifest.h"
+
+namespace stet::state {
+
+using memory::Group;
+using memory::kPageRows;
+using memory::PagePool;
+using memory::PageRef;
+
+namespace {
+
+constexpr std::uint64_t kReadStep = 1U
+                                    << 20;  // bytes, from sources that don't say how much is left
+
+struct Header {
+    SavedKind kind = SavedKind::sequence;
+    std::uint64_t size_bytes = 0;
+    std::uint64_t manifest_bytes = 0;
+    Hash128 manifest_checksum;
+};
+
+std::string_view kind_name(SavedKind kind) {
+    return kind == SavedKind::sequence ? "one sequence" : "a whole context";
+}
+
+Status corrupt(std::string why) {
+    return Status(Code::corruption, std::move(why));
+}
+
+Status check_head(std::span<const std::byte> bytes) {
+    if (std::memcmp(bytes.data(), format::kMagic, sizeof(format::kMagic)) != 0) {
+        return corrupt("not encoded state: it does not begin with 'stet.sta'");
+    }
+    const Hash128 checksum = xxh3_128(bytes.first(format::kHeaderBytes - sizeof(Hash128)));
+    if (std::memcmp(bytes.last(sizeof(Hash128)).data(), checksum.bytes.data(), sizeof(Hash128)) !=
+        0) {
+        return corrupt("the header is damaged: its checksum does not fit");
+    }
+    return {};
+}
+
+Result<Header> read_header(Source& source, SavedKind expected) {
+    const std::optional<std::uint64_t> left = source.left();
+    std::array<std::byte, format::kHeaderBytes> bytes;
+    STET_TRY(source.read(bytes));
+    STET_TRY(check_head(bytes));
+    Reader reader(std::span<const std::byte>(bytes).subspan(sizeof(format::kMagic)), "header");
+    Header header;
+    STET_ASSIGN(const auto version, reader.read<std::uint32_t>("version"));
+    if (version != format::kVersion) {
+        return Status(Code::incompatible,
+                      fmt::format("state of format version {}, this program reads version {}",
+                                  version, format::kVersion));
+    }
+    STET_ASSIGN(const auto kind, reader.read<std::uint32_t>("kind"));
+    if (kind != 1 && kind != 2) return reader.corrupt("kind", fmt::format("is {}", kind));
+    header.kind = static_cast<SavedKind>(kind);
+    if (header.kind != expected) {
+        return Status(Code::incompatible, fmt::format("holds {}, expected {}",
+                                                      kind_name(header.kind), kind_name(expected)));
+    }
+    STET_ASSIGN(header.size_bytes, reader.read<std::uint64_t>("size"));
+    STET_ASSIGN(header.manifest_bytes, reader.read<std::uint64_t>("size of the manifest"));
+    STET_ASSIGN(const auto checksum, reader.read_bytes(sizeof(Hash128), "checksum"));
+    std::memcpy(header.manifest_checksum.bytes.data(), checksum.data(), checksum.size());
+    if (header.size_bytes < format::kHeaderBytes ||
+        header.manifest_bytes > header.size_bytes - format::kHeaderBytes) {
+        return reader.corrupt("size", fmt::format("is {} with a manifest of {}", header.size_bytes,
+                                                  header.manifest_bytes));
+    }
+    if (left && *left != header.size_bytes) {
+        return corrupt(fmt::format("{}: expected {} bytes, found {}",
+                                   *left < header.size_bytes ? "cut short" : "bytes after the end",
+                                   header.size_bytes, *left));
+    }
+    return header;
+}
+
+// Grows with what arrives where nobody proved that so much will.
+Result<std::vector<std::byte>> read_manifest(Source& source, const Header& header) {
+    std::vector<std::byte> manifest;
+    const bool is_proven = source.left().has_value();
+    while (manifest.size() < header.manifest_bytes) {
+        const std::uint64_t left = header.manifest_bytes - manifest.size();
+        const std::uint64_t step = is_proven ? left : std::min(left, kReadStep);
+        const std::size_t begin = manifest.size();
+        manifest.resize(begin + step);
+        STET_TRY(source.read(std::span(manifest).subspan(begin)));
+    }
+    if (xxh3_128(manifest) != header.manifest_checksum) {
+        return corrupt("the manifest is damaged: its checksum does not fit");
+    }
+    return manifest;
+}
+
+// The payloads fill the rest of the file, to the byte.
+Status check_payload_size(const Header& header, const memory::Schema& schema,
+                          std::span<const Record> records) {
+    std::uint64_t left = header.size_bytes - format::kHeaderBytes - header.manifest_bytes;
+    for (const Record& record : records) {
+        const std::uint64_t size = payload_bytes(schema.groups[record.group], record.rows);
+        if (size > left) return corrupt("the payloads are longer than the file");
+        left -= size;
+    }
+    if (left != 0) return corrupt(fmt::format("{} bytes belong to no record", left));
+    return {};
+}
+
+// Rows that lie back to back, to their planes.
+void scatter(const Group& shape, std::uint32_t rows, std::span<const std::byte> payload,
+             std::span<std::byte> page) {
+    const std::byte* from = payload.data();
+    for (std::size_t p = 0; p < shape.planes.size(); ++p) {
+        const std::uint64_t bytes = shape.planes[p].row_bytes * rows;
+        std::memcpy(page.data() + shape.plane_offset(p), from, bytes);
+        from += bytes;
+    }
+}
+
+Status read_payload(Source& source, PagePool& pool, Record& record,
+                    std::vector<std::byte>& buffer) {
+    const Group& shape = pool.schema().groups[record.group];
+    STET_ASSIGN(PageRef page, pool.allocate(record.group));
+    const bool is_whole = !shape.is_paged() || record.rows == kPageRows;
+    buffer.resize(is_whole ? 0 : payload_bytes(shape, record.rows));
+    const std::span<std::byte> payload = is_whole ? page.writable_data() : std::span(buffer);
+    STET_TRY(source.read(payload));
+    if (xxh3_128(payload) != record.checksum) {
+        return corrupt(
+            shape.is_paged()
+                ? fmt::format("group '{}', rows {} to {}: damaged, the checksum does not fit",
+                              shape.name, record.at, record.at + record.rows)
+                : fmt::format("group '{}', block at {}: damaged, the checksum does not fit",
+                              shape.name, record.at));
+    }
+    if (!is_whole) scatter(shape, record.rows, payload, page.writable_data());
+    if (shape.is_paged()) STET_CHECK(page.claim(0, record.rows));
+    record.page = std::move(page);
+    return {};
+}
+
+}  // namespace
+
+Result<Saved> decode(Source& source, SavedKind kind, const Identity& identity, const Limits& limits,
+                     PagePool& pool) {
+    STET_ASSIGN(const Header header, read_header(source, kind));
+    STET_ASSIGN(const std::vector<std::byte> manifest, read_manifest(source, header));
+    std::vector<Record> records;
+    STET_TRY(ManifestReader(manifest, kind, identity, limits, pool).read(records).status());
+    STET_TRY(check_payload_size(header, pool.schema(), records));
+    std::vector<std::byte> buffer;
+    for (Record& record : records) STET_TRY(read_payload(source, pool, record, buffer));
+    STET_ASSIGN(Saved saved, ManifestReader(manifest, kind, identity, limits, pool).read(records));
+    STET_TRY(check_fits(identity, limits, saved));
+    return saved;
+}
+
+}  // namespace stet::state
