@@ -57,6 +57,7 @@ constexpr Unread kUnread[] = {
     {"hrm_text", ".scale"},          // of executed layers that have no weights of their own
     {"rwkv7", "blk.0.time_mix_v"},   // the first layer's values are what later ones mix in
     {"arwkv7", "blk.0.time_mix_v"},  //
+    {"qwen3next", ".ssm_in."},       // the older form of attn_qkv and attn_gate
 };
 
 TEST_P(WeightsOf, UseAllOfTheFile) {
