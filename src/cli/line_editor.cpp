@@ -36,7 +36,8 @@ class LineEditor final : public LineReader {
         el_set(edit_, EL_EDITOR, "emacs");
         // Ctrl-C is a key while editing: libedit would go on after the signal.
         el_set(edit_, EL_SETTY, "-d", "intr=", nullptr);
-        el_set(edit_, EL_ADDFN, "stet-interrupt", "Give up this line", &LineEditor::interrupt);
+        // The wide form: the other one copies both texts and never frees them.
+        el_wset(edit_, EL_ADDFN, L"stet-interrupt", L"Give up this line", &LineEditor::interrupt);
         el_set(edit_, EL_BIND, "^C", "stet-interrupt", nullptr);
         el_set(edit_, EL_BIND, "^R", "em-inc-search-prev", nullptr);
         HistEvent event;
