@@ -18,6 +18,9 @@
 #define STET_VECTOR_CLONES
 #endif
 
+// For what such a function calls: on its own it would be compiled for the plainest machine.
+#define STET_INTO_CLONES inline __attribute__((always_inline))
+
 namespace stet::exec {
 
 // f32 rows [tokens][elements], each `stride` floats after the one before.

@@ -56,8 +56,8 @@ void write_history(const ShortConv& conv, const Strip& strip, const ConstRows& x
     }
 }
 
-inline void add_products(const float* __restrict weight, const float* __restrict values,
-                         std::uint32_t count, float* __restrict sum) {
+STET_INTO_CLONES void add_products(const float* __restrict weight, const float* __restrict values,
+                                   std::uint32_t count, float* __restrict sum) {
     for (std::uint32_t c = 0; c < count; ++c) sum[c] += weight[c] * values[c];
 }
 

@@ -18,31 +18,38 @@ float softplus(float x) {
 // One channel and token: state[n] = state[n] * decay + dx * b[n]; answers state . c. With
 // kByState, decay is exp(d * rates[n]).
 template <bool kByState>
-inline float step(float* __restrict state, const float* __restrict rates, float d, float decay,
-                  float dx, const float* __restrict b, const float* __restrict c,
-                  std::uint32_t states) {
-    float lanes[kSumLanes] = {};
-    std::uint32_t n = 0;
-    for (; n + kSumLanes <= states; n += kSumLanes) {
-        for (std::uint32_t i = 0; i < kSumLanes; ++i) {
-            const float kept = kByState ? exp_of(d * rates[n + i]) : decay;
-            const float next = state[n + i] * kept + dx * b[n + i];
-            state[n + i] = next;
-            lanes[i] += next * c[n + i];
+STET_INTO_CLONES float step(float* __restrict state, const float* __restrict rates, float d,
+                            float decay, float dx, const float* __restrict b,
+                            const float* __restrict c, std::uint32_t states) {
+    Lanes sum{};
+    for (std::uint32_t n = 0; n < states; n += kLanes) {
+        const std::uint32_t count = states - n;
+        Lanes s;
+        Lanes in;
+        Lanes out;
+        load(s, state + n, count);
+        load(in, b + n, count);
+        load(out, c + n, count);
+        if constexpr (kByState) {
+            Lanes kept;
+            load(kept, rates + n, count);
+            kept = kept * d;
+            to_exp(kept);
+            s = s * kept + in * dx;
+        } else {
+            s = s * decay + in * dx;
         }
+        store(state + n, s, count);
+        sum += s * out;
     }
-    for (std::uint32_t i = 0; n < states; ++n, ++i) {
-        const float kept = kByState ? exp_of(d * rates[n]) : decay;
-        state[n] = state[n] * kept + dx * b[n];
-        lanes[i] += state[n] * c[n];
-    }
-    return total(lanes);
+    return total(sum);
 }
 
 // Heads [begin, end) of one segment, all tokens.
 template <bool kByState>
-inline void scan_heads(const SsmScan& scan, const SsmInputs& in, const Rows& y,
-                       const Segment& segment, float* s, std::uint64_t begin, std::uint64_t end) {
+STET_INTO_CLONES void scan_heads(const SsmScan& scan, const SsmInputs& in, const Rows& y,
+                                 const Segment& segment, float* s, std::uint64_t begin,
+                                 std::uint64_t end) {
     const std::uint64_t heads_of_group = scan.heads / scan.groups;
     const std::uint64_t head_floats = std::uint64_t{scan.head_size} * scan.states;
     for (std::uint64_t t = segment.token_begin; t < segment.token_begin + segment.token_count;

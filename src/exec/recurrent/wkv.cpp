@@ -12,14 +12,17 @@ struct Head7 {
     const float *r, *w, *k, *v, *a, *b;
 };
 
-inline float dot(const float* __restrict x, const float* __restrict y, std::uint32_t count) {
-    float lanes[kSumLanes] = {};
-    std::uint32_t j = 0;
-    for (; j + kSumLanes <= count; j += kSumLanes) {
-        for (std::uint32_t i = 0; i < kSumLanes; ++i) lanes[i] += x[j + i] * y[j + i];
+STET_INTO_CLONES float dot(const float* __restrict x, const float* __restrict y,
+                           std::uint32_t size) {
+    Lanes sum{};
+    for (std::uint32_t j = 0; j < size; j += kLanes) {
+        Lanes a;
+        Lanes b;
+        load(a, x + j, size - j);
+        load(b, y + j, size - j);
+        sum += a * b;
     }
-    for (std::uint32_t i = 0; j < count; ++j, ++i) lanes[i] += x[j] * y[j];
-    return total(lanes);
+    return total(sum);
 }
 
 STET_VECTOR_CLONES
@@ -27,10 +30,24 @@ void step7(const Head7& in, std::uint32_t size, float* __restrict s, float* __re
     for (std::uint32_t i = 0; i < size; ++i, s += size) {
         const float along = dot(s, in.a, size);
         const float value = in.v[i];
-        for (std::uint32_t j = 0; j < size; ++j) {
-            s[j] = s[j] * in.w[j] + value * in.k[j] + along * in.b[j];
+        Lanes sum{};
+        for (std::uint32_t j = 0; j < size; j += kLanes) {
+            const std::uint32_t count = size - j;
+            Lanes row;
+            Lanes w;
+            Lanes k;
+            Lanes b;
+            Lanes r;
+            load(row, s + j, count);
+            load(w, in.w + j, count);
+            load(k, in.k + j, count);
+            load(b, in.b + j, count);
+            load(r, in.r + j, count);
+            row = row * w + k * value + b * along;
+            store(s + j, row, count);
+            sum += row * r;
         }
-        y[i] = dot(s, in.r, size);
+        y[i] = total(sum);
     }
 }
 

@@ -107,6 +107,12 @@ TEST_P(SsmScanTest, CutsNeighboursAndThreadsChangeNothing) {
     test::expect_cuts_change_nothing(GetParam().tested());
 }
 
+float exp_of(float x) {
+    Lanes lanes = Lanes{} + x;
+    to_exp(lanes);
+    return lanes[kLanes - 1];
+}
+
 TEST(LanesTest, ExpIsCloseAndNeverNegativeOrInfinite) {
     for (float x = -86.0F; x < 88.0F; x += 0.0137F) {
         EXPECT_NEAR(exp_of(x) / std::exp(double{x}), 1.0, 3e-7) << x;
@@ -117,6 +123,16 @@ TEST(LanesTest, ExpIsCloseAndNeverNegativeOrInfinite) {
         EXPECT_LT(exp_of(x), 1e-37F) << x;
     }
     EXPECT_TRUE(std::isfinite(exp_of(1e9F)));
+}
+
+TEST(LanesTest, PartsOfAVectorTouchNothingElse) {
+    const std::vector<float> from = {1.0F, 2.0F, 3.0F};
+    Lanes lanes;
+    load(lanes, from.data(), 3);
+    EXPECT_EQ(total(lanes), 6.0F);
+    std::vector<float> to(4, 9.0F);
+    store(to.data(), lanes, 3);
+    EXPECT_EQ(to, (std::vector<float>{1.0F, 2.0F, 3.0F, 9.0F}));
 }
 
 }  // namespace
