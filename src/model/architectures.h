@@ -176,6 +176,7 @@ enum class Mixer : std::uint8_t {
     gated_conv,  // LFM2
     mamba,
     mamba2,
+    plamo2,  // Mamba by heads
     rwkv6,
     rwkv7,
 };

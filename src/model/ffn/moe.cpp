@@ -91,6 +91,40 @@ Status resolve_branches(const ResolveContext& context, std::size_t layer, MoePla
     return {};
 }
 
+// What latent projections are called: Nemotron 3 or Kimi K3.
+std::string latent_name(const gguf::File& file, std::size_t layer) {
+    for (const char* name : {"ffn_latent", "ffn_routed"}) {
+        std::string full = fmt::format("blk.{}.{}", layer, name);
+        if (file.find_tensor(full + "_down.weight") != nullptr) return full;
+    }
+    return {};
+}
+
+Status resolve_latent(const ResolveContext& context, std::size_t layer, MoePlan& plan) {
+    const gguf::File& file = context.keys.file();
+    const std::string name = latent_name(file, layer);
+    if (name.empty()) return {};
+    const std::uint64_t size = file.find_tensor(name + "_down.weight")->shape[1];
+    if (size > kWidthMax) {
+        return Status(Code::corruption,
+                      fmt::format("{}: tensor {}_down.weight has {} rows, expected 1 to {}",
+                                  file.path().string(), name, size, kWidthMax));
+    }
+    plan.latent = static_cast<std::uint32_t>(size);
+    return {};
+}
+
+Status load_latent(Tensors& tensors, std::size_t layer, const MoePlan& plan, MoeWeights& weights) {
+    if (plan.latent == 0) return {};
+    const std::string name = latent_name(tensors.file(), layer);
+    STET_ASSIGN(weights.latent_down,
+                tensors.linear(name + "_down", tensors.width(), plan.latent, Need::required));
+    STET_ASSIGN(weights.latent_up,
+                tensors.linear(name + "_up", plan.latent, tensors.width(), Need::required));
+    STET_ASSIGN(weights.latent_norm, tensors.norm(name + "_norm", plan.latent, Need::optional));
+    return {};
+}
+
 Status load_router(Tensors& tensors, const std::string& base, const MoePlan& plan,
                    MoeWeights& weights) {
     const std::uint64_t width = tensors.width();
@@ -109,7 +143,7 @@ Status load_router(Tensors& tensors, const std::string& base, const MoePlan& pla
 
 Status load_experts(Tensors& tensors, const std::string& base, const MoePlan& plan,
                     MoeWeights& weights) {
-    const std::uint64_t width = tensors.width();
+    const std::uint64_t width = plan.latent != 0 ? plan.latent : tensors.width();
     const std::uint64_t size = plan.size;
     weights.is_fused = tensors.has(base + "ffn_gate_up_exps.weight");
     if (weights.is_fused) {
@@ -156,6 +190,7 @@ Result<MoePlan> resolve_moe(const ResolveContext& context, std::size_t layer) {
     STET_ASSIGN(plan.activation,
                 resolve_activation(keys, row, context.layers, layer, "swiglu_clamp_exp"));
     STET_TRY(resolve_branches(context, layer, plan));
+    STET_TRY(resolve_latent(context, layer, plan));
     return plan;
 }
 
@@ -163,6 +198,7 @@ Result<MoeWeights> load(Tensors& tensors, std::size_t layer, const MoePlan& plan
     const std::string base = fmt::format("blk.{}.", layer);
     MoeWeights weights;
     STET_TRY(load_router(tensors, base, plan, weights));
+    STET_TRY(load_latent(tensors, layer, plan, weights));
     STET_TRY(load_experts(tensors, base, plan, weights));
     if (plan.shared.size != 0) {
         STET_ASSIGN(weights.shared, load_dense(tensors, layer, plan.shared, "_shexp"));

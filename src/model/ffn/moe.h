@@ -36,7 +36,9 @@ struct MoePlan {
     std::uint32_t groups = 0;  // > 1: only the experts of the best groups_used groups
     std::uint32_t groups_used = 0;
     std::uint32_t size = 0;  // of an expert
-    DensePlan shared;        // size 0: no shared expert
+    // Routed experts read W_down x and add W_up norm(y), in so many features; 0: x itself.
+    std::uint32_t latent = 0;
+    DensePlan shared;  // size 0: no shared expert
     Gating gating = Gating::softmax;
     ExpertChoice choice = ExpertChoice::probability;
     bool normalize = false;      // weights divided by their sum
@@ -60,6 +62,8 @@ struct MoeWeights {
     Experts gate, up, down;                 // no gate: plain
     bool is_fused = false;                  // `up` holds gate and up, gate first
     Experts chunk_gate, chunk_up, chunk_down;
+    Linear latent_down, latent_up;
+    Norm latent_norm;  // or none
     DenseWeights shared;
     ggml_tensor* shared_gate = nullptr;  // [width]: the shared expert times sigmoid(w . x)
     Norm norm;                           // of the experts' own input

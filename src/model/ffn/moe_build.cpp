@@ -194,8 +194,13 @@ ggml_tensor* build_routed(StepBuilder& builder, const MoePlan& plan, const MoeWe
     const Routed routed = route(context, plan, weights, router_logits, plan.used, 1);
     const ExpertMatrices experts{weights.gate, weights.up, weights.down, plan.size,
                                  weights.is_fused};
-    ggml_tensor* sum = weighted_experts(context, plan, experts, x, routed);
+    ggml_tensor* seen = plan.latent != 0 ? builder.product(x, weights.latent_down) : x;
+    ggml_tensor* sum = weighted_experts(context, plan, experts, seen, routed);
     if (plan.chunk != 0) sum = add_chunk_experts(context, plan, weights, sum, router_logits);
+    if (plan.latent != 0) {
+        if (weights.latent_norm) sum = builder.norm(sum, weights.latent_norm);
+        sum = builder.product(sum, weights.latent_up);
+    }
     if (plan.shared.size != 0) {
         ggml_tensor* shared = build(builder, plan.shared, weights.shared, x);
         if (weights.shared_gate != nullptr) {

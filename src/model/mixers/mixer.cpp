@@ -26,6 +26,8 @@ Result<MixerPlan> resolve_mixer(const ResolveContext& context, Mixer mixer, std:
             return as_mixer(resolve_gated_conv(context, layer));
         case Mixer::mamba:
             return as_mixer(resolve_mamba(context, layer));
+        case Mixer::plamo2:
+            return as_mixer(resolve_plamo2(context, layer));
         case Mixer::mamba2:
             return as_mixer(resolve_mamba2(context, layer));
         case Mixer::rwkv6:
