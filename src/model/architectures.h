@@ -38,6 +38,7 @@ enum class Residual : std::uint8_t {
     parallel,    // x += mixer(norm x) + ffn(norm x), with one norm where only one is there
     by_tensor,   // parallel where ffn_norm is missing
     by_key,      // use_parallel_residual
+    normed,      // x = mixer(n) + scale n, n = norm(x); the same with ffn (MiniMax-01)
 };
 
 // Which elements of a head rotate together (RoPE, arXiv 2104.09864).
@@ -123,6 +124,7 @@ enum class AttentionGate : std::uint8_t {
     sigmoid,
     softplus,          // instead of sigmoid
     sigmoid_optional,  // where the tensor is there
+    in_queries,        // sigmoid of what attn_q gives after each head's query
 };
 
 // Which biases of attention and feed-forward apply, where a file has them.
@@ -179,6 +181,9 @@ enum class Mixer : std::uint8_t {
     plamo2,  // Mamba by heads
     rwkv6,
     rwkv7,
+    delta_net,  // gated delta rule
+    kda,        // Kimi delta attention
+    lightning,  // linear attention with fixed decay
 };
 
 // Which layers have the architecture's recurrent mixer instead of its attention.
@@ -300,6 +305,10 @@ struct Architecture {
     bool indexer_rotates_last = false;  // the last dimensions, not the first
     bool indexer_hadamard = true;
     float indexer_norm_epsilon = 1e-6F;  // of its layer norm; < 0: as all others
+    // Recurrent mixers.
+    bool tiled_key_heads = false;     // delta net: head h reads key head h % key heads
+    bool bounded_kda = false;         // kda.gate_lower_bound must be there
+    bool positive_kda_decay = false;  // ssm_a is not negated
 
     // Attention: windows.
     std::uint32_t window_default = 0;  // when attention.sliding_window is missing; 0 is no window

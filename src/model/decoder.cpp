@@ -103,8 +103,10 @@ ggml_tensor* Decoder::post_norm(ggml_tensor* x, const Norm& norm) {
 }
 
 ggml_tensor* Decoder::add(ggml_tensor* branch, ggml_tensor* x) {
-    if (config_.residual_scale != 1.0F)
-        branch = ggml_scale(context_, branch, config_.residual_scale);
+    if (config_.residual_scale != 1.0F) {
+        ggml_tensor*& scaled = row_.residual == Residual::normed ? x : branch;
+        scaled = ggml_scale(context_, scaled, config_.residual_scale);
+    }
     return ggml_add(context_, branch, x);
 }
 
@@ -133,7 +135,8 @@ ggml_tensor* Decoder::feed(const LayerPlan& plan, const LayerWeights& weights,
             weights.ffn_norm ? builder_.norm(branches.x, weights.ffn_norm) : branches.normed;
     }
     ggml_tensor* fed = build_ffn(builder_, plan.ffn, weights.ffn, in);
-    return add(post_norm(fed, weights.ffn_post_norm), x);
+    return add(post_norm(fed, weights.ffn_post_norm),
+               row_.residual == Residual::normed ? in.normed : x);
 }
 
 // What follows the branches in some models.
@@ -168,9 +171,11 @@ ggml_tensor* Decoder::layer(std::size_t index, ggml_tensor* x) {
         for (ggml_tensor** column : {&branches.x, &branches.mixed}) {
             if (*column != nullptr) *column = builder_.only_outputs(*column);
         }
-        if (plan.is_parallel) branches.normed = builder_.only_outputs(branches.normed);
+        if (plan.is_parallel || row_.residual == Residual::normed) {
+            branches.normed = builder_.only_outputs(branches.normed);
+        }
     }
-    x = branches.x;
+    x = row_.residual == Residual::normed ? branches.normed : branches.x;
     if (branches.mixed != nullptr) x = add(post_norm(branches.mixed, weights.mixer_post_norm), x);
     builder_.set_only_state(only_state);
     x = feed(plan, weights, branches, x);

@@ -15,9 +15,10 @@ namespace {
 using Need = Tensors::Need;
 
 struct Heads {
-    ggml_tensor* q = nullptr;  // [key_size, heads, tokens]
-    ggml_tensor* k = nullptr;  // [key_size, kv_heads, tokens]; null: an earlier layer's
-    ggml_tensor* v = nullptr;  // [value_size * kv_heads, tokens]
+    ggml_tensor* q = nullptr;     // [key_size, heads, tokens]
+    ggml_tensor* k = nullptr;     // [key_size, kv_heads, tokens]; null: an earlier layer's
+    ggml_tensor* v = nullptr;     // [value_size * kv_heads, tokens]
+    ggml_tensor* gate = nullptr;  // [key_size * heads, tokens], before the sigmoid
 };
 
 // The norm of a head, of each head with a weight of its own, or of all heads at once: its shape
@@ -38,7 +39,7 @@ Result<Norm> load_head_norm(Tensors& tensors, const std::string& name, std::uint
 Status load_projections(Tensors& tensors, const std::string& base, const GqaPlan& plan,
                         GqaWeights& weights) {
     const std::uint64_t width = tensors.width();
-    const std::uint64_t q_size = std::uint64_t{plan.heads} * plan.key_size;
+    const std::uint64_t q_size = plan.heads * plan.query_columns();
     const std::uint64_t k_size = std::uint64_t{plan.kv_heads} * plan.key_size;
     const std::uint64_t v_size = std::uint64_t{plan.kv_heads} * plan.value_size;
     STET_ASSIGN(weights.qkv,
@@ -57,7 +58,7 @@ Status load_projections(Tensors& tensors, const std::string& base, const GqaPlan
 Heads project(StepBuilder& builder, const GqaPlan& plan, const GqaWeights& weights,
               ggml_tensor* x) {
     ggml_context* context = builder.context();
-    const std::int64_t q_size = std::int64_t{plan.heads} * plan.key_size;
+    const auto q_size = static_cast<std::int64_t>(plan.heads * plan.query_columns());
     const std::int64_t k_size = std::int64_t{plan.kv_heads} * plan.key_size;
     const std::int64_t v_size = std::int64_t{plan.kv_heads} * plan.value_size;
     const auto product = [&](const Linear& linear) {
@@ -79,6 +80,23 @@ Heads project(StepBuilder& builder, const GqaPlan& plan, const GqaWeights& weigh
         heads.v = weights.v ? product(weights.v) : heads.k;
     }
     return heads;
+}
+
+// Takes the gate out of heads.q.
+void split_gate(StepBuilder& builder, const GqaPlan& plan, Heads& heads) {
+    if (plan.gate != AttentionGate::in_queries) return;
+    ggml_context* context = builder.context();
+    ggml_tensor* both =
+        ggml_reshape_3d(context, heads.q, 2 * plan.key_size, plan.heads, builder.tokens());
+    const auto half = [&](std::size_t which) {
+        ggml_tensor* part =
+            ggml_view_3d(context, both, plan.key_size, plan.heads, builder.tokens(), both->nb[1],
+                         both->nb[2], which * plan.key_size * sizeof(float));
+        return ggml_cont_2d(context, part, std::int64_t{plan.key_size} * plan.heads,
+                            builder.tokens());
+    };
+    heads.q = half(0);
+    heads.gate = half(1);
 }
 
 // x [size * heads, tokens] or [size, heads, tokens] -> [size, heads, tokens].
@@ -171,7 +189,9 @@ ggml_tensor* build(StepBuilder& builder, const GqaPlan& plan, const GqaWeights& 
     ggml_context* context = builder.context();
     exec::Graph& graph = builder.graph();
     const exec::AttentionShape shape = attention_shape(builder, plan);
-    const Heads heads = norm_and_rotate(builder, plan, weights, project(builder, plan, weights, x));
+    Heads heads = project(builder, plan, weights, x);
+    split_gate(builder, plan, heads);
+    heads = norm_and_rotate(builder, plan, weights, heads);
     // Shared rows are there already: x comes after the layer that appended them.
     std::vector<ggml_tensor*> appended;
     if (plan.has_rows) {
@@ -204,6 +224,7 @@ ggml_tensor* build(StepBuilder& builder, const GqaPlan& plan, const GqaWeights& 
     } else {
         y = graph.attention(q, shape, plan.k.group, appended, weights.sinks);
     }
+    if (heads.gate != nullptr) y = ggml_mul(context, y, ggml_sigmoid(context, heads.gate));
     y = apply_head_gate(builder, plan.gate, weights.gate, {plan.heads, plan.value_size}, y, x);
     if (weights.sub_norm) y = builder.norm(y, weights.sub_norm);
     y = builder.product(y, weights.out);

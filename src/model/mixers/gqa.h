@@ -48,6 +48,11 @@ struct GqaPlan {
     bool has_rows = true;  // false: k and v are an earlier layer's
     std::optional<BlockIndexerPlan> indexer;
     PlaneSlot k, v;
+
+    // What attn_q gives for each head.
+    std::uint64_t query_columns() const {
+        return std::uint64_t{key_size} * (gate == AttentionGate::in_queries ? 2 : 1);
+    }
 };
 
 struct GqaWeights {

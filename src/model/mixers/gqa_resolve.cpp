@@ -312,6 +312,10 @@ Result<GqaPlan> resolve_gqa(const ResolveContext& context, std::size_t layer) {
     STET_TRY(resolve_temperature(context, plan));
     if (row.clamp_qkv) plan.clamp = keys.number_or("attention.clamp_kqv", 0.0F);
     plan.gate = row.attention_gate;
+    if (plan.gate == AttentionGate::in_queries && plan.key_size != plan.value_size) {
+        return keys.out_of_range("attention.value_length", std::to_string(plan.value_size),
+                                 plan.key_size, plan.key_size);
+    }
     plan.biases = row.biases;
     if (row.output_scale) {
         const float scale = keys.number_or("attention.value_scale", 0.0F);

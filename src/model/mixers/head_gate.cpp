@@ -6,7 +6,7 @@ namespace stet::model {
 
 Result<Linear> load_head_gate(Tensors& tensors, const std::string& base, AttentionGate kind,
                               const HeadCount& count) {
-    if (kind == AttentionGate::none) return Linear();
+    if (kind == AttentionGate::none || kind == AttentionGate::in_queries) return Linear();
     const std::string name = base + "gate";
     const gguf::Tensor* found = tensors.file().find_tensor(name + ".weight");
     const bool by_head = found != nullptr && found->shape[1] == count.heads;

@@ -34,6 +34,12 @@ Result<MixerPlan> resolve_mixer(const ResolveContext& context, Mixer mixer, std:
             return as_mixer(resolve_rwkv6(context, layer));
         case Mixer::rwkv7:
             return as_mixer(resolve_rwkv7(context, layer));
+        case Mixer::delta_net:
+            return as_mixer(resolve_delta_net(context, layer));
+        case Mixer::kda:
+            return as_mixer(resolve_kda(context, layer));
+        case Mixer::lightning:
+            return as_mixer(resolve_lightning(context, layer));
         case Mixer::none:
             break;
     }

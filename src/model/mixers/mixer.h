@@ -12,8 +12,11 @@
 
 #include <variant>
 
+#include "model/mixers/delta_net.h"
 #include "model/mixers/gated_conv.h"
 #include "model/mixers/gqa.h"
+#include "model/mixers/kda.h"
+#include "model/mixers/lightning.h"
 #include "model/mixers/mamba.h"
 #include "model/mixers/mamba2.h"
 #include "model/mixers/mla.h"
@@ -24,10 +27,12 @@
 
 namespace stet::model {
 
-using MixerPlan = std::variant<GqaPlan, MlaPlan, ProjectionPlan, GatedConvPlan, MambaPlan,
-                               Mamba2Plan, Rwkv6Plan, Rwkv7Plan>;
+using MixerPlan =
+    std::variant<GqaPlan, MlaPlan, ProjectionPlan, GatedConvPlan, MambaPlan, Mamba2Plan, Rwkv6Plan,
+                 Rwkv7Plan, DeltaNetPlan, KdaPlan, LightningPlan>;
 using MixerWeights = std::variant<GqaWeights, MlaWeights, ProjectionWeights, GatedConvWeights,
-                                  MambaWeights, Mamba2Weights, Rwkv6Weights, Rwkv7Weights>;
+                                  MambaWeights, Mamba2Weights, Rwkv6Weights, Rwkv7Weights,
+                                  DeltaNetWeights, KdaWeights, LightningWeights>;
 
 struct ResolveContext;
 class StepBuilder;

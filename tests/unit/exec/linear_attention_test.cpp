@@ -26,9 +26,9 @@ struct Case {
     std::uint32_t seed = 1;
 };
 
-class Run {
+class Computation {
   public:
-    explicit Run(const Case& what) : shape(what.shape) {
+    explicit Computation(const Case& what) : shape(what.shape) {
         std::mt19937 random(what.seed);
         std::uniform_real_distribution<float> value(-1.0F, 1.0F);
         std::uniform_real_distribution<float> share(0.5F, 1.0F);
@@ -189,7 +189,7 @@ INSTANTIATE_TEST_SUITE_P(Targets, LinearAttentionTest, testing::ValuesIn(kernel_
 
 TEST_P(LinearAttentionTest, EqualsTheDefinition) {
     for (const LinearAttentionShape& shape : shapes()) {
-        Run run({shape, {{9, true}, {1, false}, {1, true}, {5, false}}});
+        Computation run({shape, {{9, true}, {1, false}, {1, true}, {5, false}}});
         run.compute(1);
         run.expect_right();
         if (HasFatalFailure()) FAIL() << "size " << shape.size << " heads " << shape.heads;
@@ -199,10 +199,10 @@ TEST_P(LinearAttentionTest, EqualsTheDefinition) {
 TEST_P(LinearAttentionTest, ThreadsDontChangeABit) {
     for (const LinearAttentionShape& shape : shapes()) {
         const Case what = {shape, {{3, false}, {1, true}}};
-        Run alone(what);
+        Computation alone(what);
         alone.compute(1);
         for (const int threads : {2, 3, 7}) {
-            Run shared(what);
+            Computation shared(what);
             shared.compute(threads);
             ASSERT_EQ(alone.out, shared.out) << threads << " threads, size " << shape.size;
             ASSERT_EQ(alone.next, shared.next) << threads << " threads, size " << shape.size;
@@ -212,10 +212,10 @@ TEST_P(LinearAttentionTest, ThreadsDontChangeABit) {
 
 TEST_P(LinearAttentionTest, APromptMayBeCutAnywhere) {
     for (const LinearAttentionShape& shape : shapes()) {
-        Run whole({shape, {{12, false}}});
+        Computation whole({shape, {{12, false}}});
         whole.compute(2);
         for (const std::uint32_t cut : {1U, 5U, 11U}) {
-            Run parts({shape, {{12, false}}});
+            Computation parts({shape, {{12, false}}});
             parts.segments[0].token_count = cut;
             parts.compute(2);
             parts.base = parts.next;
@@ -233,8 +233,8 @@ TEST_P(LinearAttentionTest, APromptMayBeCutAnywhere) {
 // A new sequence must not read a block that another one left there.
 TEST_P(LinearAttentionTest, AtPositionZeroTheStateIsZero) {
     const LinearAttentionShape shape = shape_of(2, 2, 16);
-    Run clean({shape, {{4, true}}});
-    Run dirty({shape, {{4, true}}});
+    Computation clean({shape, {{4, true}}});
+    Computation dirty({shape, {{4, true}}});
     for (float& x : dirty.next[0]) x = std::nanf("");
     clean.compute(1);
     dirty.compute(1);
