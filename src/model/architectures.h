@@ -142,6 +142,7 @@ enum class Activation : std::uint8_t {
     relu_squared,
     swiglu_oai,  // gpt-oss: clamped, (up + 1) * gate * sigmoid(1.702 gate)
     xielu,       // arXiv 2411.13010, with parameters of each layer in xielu.*
+    situ,        // b tanh(gate / b) sigmoid(gate) * l tanh(up / l): activation.situ_*
 };
 
 // Limits of swiglu_clamp_exp and swiglu_clamp_shexp, for each layer.
@@ -305,6 +306,7 @@ struct Architecture {
     bool indexer_rotates_last = false;  // the last dimensions, not the first
     bool indexer_hadamard = true;
     float indexer_norm_epsilon = 1e-6F;  // of its layer norm; < 0: as all others
+
     // Recurrent mixers.
     bool tiled_key_heads = false;     // delta net: head h reads key head h % key heads
     bool bounded_kda = false;         // kda.gate_lower_bound must be there
@@ -343,7 +345,7 @@ struct Architecture {
     std::uint32_t sigmoid_gating_vocabulary = 0;  // with so many tokens: default sigmoid
     ExpertNorm expert_norm = ExpertNorm::by_key;
     ExpertChoice expert_choice = ExpertChoice::probability;
-    bool weight_inputs = false;  // weights multiply the experts' input, not their result
+    bool weight_inputs = false;   // weights multiply the experts' input, not their result
     RouterInput router_input = RouterInput::ffn_input;
     DenseBranch dense_branch = DenseBranch::none;
     bool reads_experts = true;   // false: layers with experts are act(x) (Refact has none)
@@ -355,6 +357,7 @@ struct Architecture {
     float embedding_scale_default = 0.0F;  // of the key; 0: not scaled
     bool position_table = false;           // position_embd must be there
     EmbeddingNorm embedding_norm = EmbeddingNorm::none;
+    bool residual_mix = false;      // attn_res.block_size applies (Kimi K3)
     bool altup = false;             // several residual streams (Gemma 3n)
     bool layer_embeddings = false;  // per_layer_token_embd adds to each layer (Gemma 4)
 

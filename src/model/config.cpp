@@ -76,6 +76,7 @@ Result<Mixer> attention_mixer(const ResolveContext& context, std::size_t layer) 
 bool is_parallel(const ResolveContext& context, std::size_t layer) {
     switch (context.row.residual) {
         case Residual::sequential:
+        case Residual::normed:
             break;
         case Residual::parallel:
             return true;
@@ -218,6 +219,9 @@ Status resolve_globals(const Keys& keys, const Architecture& row, Config& config
                     keys.uint("embedding_length_per_layer_input", 0, kWidthMax));
     }
     STET_ASSIGN(config.hyper, resolve_hyper(keys, row));
+    if (row.residual_mix) {
+        STET_ASSIGN(config.residual_block, keys.uint("attn_res.block_size", 0, kLayersMax));
+    }
     return row.altup ? resolve_altup(keys, config) : Status();
 }
 

@@ -59,8 +59,10 @@ struct Config {
     std::string rope_factors;           // tensor that divides the rotary frequencies, or empty
     Stacks stacks;
     Hyper hyper;
-    std::uint32_t altup_streams = 0;  // of the residual (model/altup.h); 0: one, as usual
-    std::vector<LayerPlan> layers;    // as executed
+    std::uint32_t residual_block = 0;  // layers between states that are kept
+                                       // (model/residual_mix.h); 0: no such model
+    std::uint32_t altup_streams = 0;   // of the residual (model/altup.h); 0: one, as usual
+    std::vector<LayerPlan> layers;     // as executed
     memory::Schema schema;
     memory::Group step_rows;  // models without memory: rows of one step
 };

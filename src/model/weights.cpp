@@ -32,6 +32,10 @@ Status load_embedding(Tensors& tensors, const Config& config, Weights& weights) 
     if (config.altup_streams != 0) {
         STET_ASSIGN(weights.altup, load_altup(tensors, config));
     }
+    if (config.residual_block != 0) {
+        STET_ASSIGN(weights.residual_mix_output,
+                    tensors.find("output_res_score.weight", {width}, Need::required));
+    }
     if (config.layer_embedding == 0) return {};
     const std::uint64_t size = std::uint64_t{config.layer_embedding} * config.layers.size();
     STET_ASSIGN(weights.layer_embedding,
@@ -125,6 +129,9 @@ Result<LayerWeights> load_layer(Tensors& tensors, const Config& config, const La
     }
     if (config.altup_streams != 0) {
         STET_ASSIGN(layer.altup, load_altup_layer(tensors, config, plan.weights));
+    }
+    if (config.residual_block != 0) {
+        STET_ASSIGN(layer.residual_mix, load_residual_mix(tensors, config, plan.weights));
     }
     if (config.layer_embedding == 0) return layer;
     const std::uint64_t size = config.layer_embedding;

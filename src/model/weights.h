@@ -8,6 +8,7 @@
 #include "model/altup.h"
 #include "model/config.h"
 #include "model/hyper.h"
+#include "model/residual_mix.h"
 #include "model/tensors.h"
 #include "stet/status.h"
 
@@ -26,6 +27,7 @@ struct LayerWeights {
     Norm embedding_post_norm;
     AltupLayerWeights altup;
     HyperWeights hyper_mixer, hyper_ffn;
+    ResidualMixWeights residual_mix;
 };
 
 struct Weights {
@@ -44,6 +46,7 @@ struct Weights {
     Norm layer_embedding_norm;
     AltupWeights altup;
     HyperWeights hyper_end;
+    ggml_tensor* residual_mix_output = nullptr;  // f32 [width], of the last mix
     ggml_tensor* low_start = nullptr;     // f32 [width]: the low module before the first stack
     ggml_tensor* rope_factors = nullptr;  // f32 [dimensions / 2] divisors, or null
     std::vector<LayerWeights> layers;     // by blk.N

@@ -1,5 +1,7 @@
 #include "model/ffn/activation.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "base/try.h"
@@ -41,6 +43,11 @@ ggml_tensor* keep_greatest(ggml_context* context, float sparsity, ggml_tensor* x
     return ggml_relu(context, ggml_sub(context, x, least));
 }
 
+// bound * tanh(x / bound).
+ggml_tensor* bounded_by(ggml_context* context, ggml_tensor* x, float bound) {
+    return ggml_scale(context, ggml_tanh(context, ggml_scale(context, x, 1.0F / bound)), bound);
+}
+
 ggml_tensor* act(ggml_context* context, const ActivationPlan& plan, ggml_tensor* x) {
     switch (plan.kind) {
         case Activation::silu:
@@ -55,6 +62,10 @@ ggml_tensor* act(ggml_context* context, const ActivationPlan& plan, ggml_tensor*
         case Activation::xielu:
             return ggml_xielu(context, x, plan.xielu_alpha_n, plan.xielu_alpha_p, plan.xielu_beta,
                               plan.xielu_epsilon);
+        case Activation::situ: {
+            ggml_tensor* bounded = bounded_by(context, x, plan.situ_gate);
+            return ggml_mul(context, bounded, ggml_sigmoid(context, x));
+        }
     }
     return x;
 }
@@ -79,6 +90,16 @@ Result<ActivationPlan> resolve_activation(const Keys& keys, const Architecture& 
         plan.clamp_kind = row.clamp;
     }
     if (layer < row.sparse_layers) plan.sparsity = kSparsity;
+    if (plan.kind == Activation::situ) {
+        STET_ASSIGN(plan.situ_gate, keys.number("activation.situ_beta"));
+        STET_ASSIGN(plan.situ_up, keys.number("activation.situ_linear_beta"));
+        if (plan.situ_gate <= 0.0F) {
+            return Status(
+                Code::corruption,
+                fmt::format("{}: {} is {}, expected more than 0", keys.file().path().string(),
+                            keys.full("activation.situ_beta"), plan.situ_gate));
+        }
+    }
     if (plan.kind == Activation::xielu) STET_TRY(resolve_xielu(keys, layers, layer, plan));
     return plan;
 }
@@ -106,6 +127,12 @@ ggml_tensor* activate(ggml_context* context, const ActivationPlan& plan, ggml_te
             return ggml_swiglu_oai(context, gate, up, kOaiAlpha, kOaiLimit);
         case Activation::relu_squared:
         case Activation::xielu:
+            break;
+        case Activation::situ:
+            // Halves of one matrix are strided.
+            if (plan.situ_up > 0.0F) {
+                up = bounded_by(context, ggml_cont(context, up), plan.situ_up);
+            }
             break;
     }
     return ggml_mul(context, act(context, plan, ggml_cont(context, gate)), up);

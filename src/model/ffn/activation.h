@@ -21,6 +21,9 @@ struct ActivationPlan {
     float xielu_alpha_p = 0.0F;
     float xielu_beta = 0.0F;
     float xielu_epsilon = 0.0F;
+    // SiTU (Kimi K3): bounds of gate and up; the latter 0: not bounded.
+    float situ_gate = 0.0F;
+    float situ_up = 0.0F;
 };
 
 // `clamp_key`: swiglu_clamp_exp or swiglu_clamp_shexp.
