@@ -44,6 +44,16 @@ class ModelFile : public testing::TestWithParam<std::string> {
     test::TempDirectory directory_;
 };
 
+// Keys that only recurrent layers, and what comes with them, read.
+bool has_recurrent_keys(std::string_view prefix, std::string_view name) {
+    if (!prefix.starts_with("kimi") && !prefix.starts_with("qwen3next")) return false;
+    constexpr std::string_view kTheirs[] = {"ssm.", "kda.", "attn_res.", "activation.situ"};
+    return std::ranges::any_of(kTheirs,
+                               [&](std::string_view of) { return name.starts_with(of); }) ||
+           name.find("lora") != std::string_view::npos ||
+           name.find("mla") != std::string_view::npos;
+}
+
 // Of the model itself: generated files have keys of all other families too.
 bool is_hyper_parameter(const gguf::File& file, const std::string& key) {
     const std::string prefix = fmt::format("{}.", *file.get_string("general.architecture"));
@@ -54,6 +64,7 @@ bool is_hyper_parameter(const gguf::File& file, const std::string& key) {
         "activation", "decoder_", "token_",     "deepstack_", "n_deepstack",      "hash_",
     };
     const std::string_view name = std::string_view(key).substr(prefix.size());
+    if (has_recurrent_keys(prefix, name)) return true;
     return std::ranges::none_of(kOthers,
                                 [&](std::string_view of) { return name.starts_with(of); }) &&
            name.find("indexer") == std::string_view::npos &&
@@ -145,7 +156,8 @@ TEST_P(ModelFile, MissingAndMisshapenTensorsAreNamed) {
 
 // Between them these have every switch of layers, experts and streams, and few keys.
 INSTANTIATE_TEST_SUITE_P(All, ModelFile,
-                         testing::Values("gemma3n-dense", "gemma4-moe", "llama4-moe", "step35-moe"),
+                         testing::Values("gemma3n-dense", "gemma4-moe", "kimi-k3-moe", "llama4-moe",
+                                         "qwen3next-moe", "step35-moe"),
                          [](const auto& parameter) {
                              std::string name = parameter.param;
                              std::ranges::replace(name, '-', '_');
