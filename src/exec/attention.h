@@ -109,10 +109,11 @@ class AttentionJob {
 
 // Converts rows to the plane's type and writes them at the segments' new positions.
 //   rows f32 [tokens][elements], row_stride floats apart; plane.row_bytes holds `elements`.
+// With a ratio only tokens at the end of `ratio` have a row, number position / ratio.
 // Thread `thread` of `threads` writes its share of the tokens.
 void append_rows(const float* rows, std::uint64_t row_stride, std::uint32_t elements,
-                 const PlaneView& plane, std::span<const Segment> segments, int thread,
-                 int threads);
+                 const PlaneView& plane, std::span<const Segment> segments, int thread, int threads,
+                 std::uint32_t ratio = 1);
 
 // "avx512", "avx2", "portable": the path that runs on this machine.
 const char* kernel_path();

@@ -33,8 +33,9 @@ ggml_tensor* Graph::input(ggml_type type, Shape shape, Fill fill) {
     return tensor;
 }
 
-ggml_tensor* Graph::append_rows(ggml_tensor* rows, const PlaneView& plane, std::size_t group) {
-    AppendNode& node = appends_.emplace_back(AppendNode{plane, group, this});
+ggml_tensor* Graph::append_rows(ggml_tensor* rows, const PlaneView& plane, std::size_t group,
+                                std::uint32_t ratio) {
+    AppendNode& node = appends_.emplace_back(AppendNode{plane, group, ratio, this});
     return ggml_custom_inplace(context_.get(), rows, nullptr, 0, run_append, GGML_N_TASKS_MAX,
                                &node);
 }
@@ -73,7 +74,7 @@ void Graph::run_append(ggml_tensor* out, int thread, int threads, void* data) {
     const ggml_tensor* rows = out->src[0];
     exec::append_rows(static_cast<const float*>(rows->data), rows->nb[1] / sizeof(float),
                       static_cast<std::uint32_t>(rows->ne[0]), node.plane,
-                      node.graph->segments(node.group), thread, threads);
+                      node.graph->segments(node.group), thread, threads, node.ratio);
 }
 
 void Graph::run_attention(ggml_tensor* out, int thread, int /*threads*/, void* data) {

@@ -85,7 +85,9 @@ class Graph {
 
     // f32 rows [elements, tokens] go into the pages of `group` at their positions; the result is a
     // view of `rows` that later nodes depend on.
-    ggml_tensor* append_rows(ggml_tensor* rows, const PlaneView& plane, std::size_t group);
+    // `ratio`: that of a group of lifetime every(ratio), whose rows come from every such token.
+    ggml_tensor* append_rows(ggml_tensor* rows, const PlaneView& plane, std::size_t group,
+                             std::uint32_t ratio = 1);
     // q f32 [key_size, heads, tokens] -> f32 [value_size * heads, tokens]. `after` are the results
     // of append_rows() that have to come first; `sinks` f32 [heads] or null.
     ggml_tensor* attention(ggml_tensor* q, const AttentionShape& shape, std::size_t group,
@@ -130,6 +132,7 @@ class Graph {
     struct AppendNode {
         PlaneView plane;
         std::size_t group;
+        std::uint32_t ratio;
         const Graph* graph;
     };
     struct AttentionNode {

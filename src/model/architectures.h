@@ -175,6 +175,7 @@ enum class Mixer : std::uint8_t {
     none,
     gqa,         // grouped-query attention
     mla,         // multi-head latent attention
+    compressed,  // a window and compressed rows (DeepSeek-V4)
     projection,  // no mixing: one matrix instead of attention
     gated_conv,  // LFM2
     mamba,
@@ -348,6 +349,8 @@ struct Architecture {
     bool weight_inputs = false;   // weights multiply the experts' input, not their result
     RouterInput router_input = RouterInput::ffn_input;
     DenseBranch dense_branch = DenseBranch::none;
+    bool shared_clamp = false;   // of shared experts: without a key of its own as of others
+    bool token_experts = false;  // the first hash_layer_count layers choose experts by token
     bool reads_experts = true;   // false: layers with experts are act(x) (Refact has none)
     bool chunk_experts = false;  // a second pass over experts of groups (GroveMoE)
     float moe_scale = 1.0F;      // of routed and shared experts together

@@ -71,6 +71,27 @@ ggml_tensor* StepBuilder::mrope_positions() {
     return mrope_positions_;
 }
 
+ggml_tensor* StepBuilder::positions_in(std::uint32_t ratio) {
+    return graph_.input(GGML_TYPE_I32, {tokens_, 1, 1, 1},
+                        [ratio](const exec::Step& step, ggml_tensor* tensor) {
+                            auto* out = static_cast<std::int32_t*>(tensor->data);
+                            for (const std::int32_t position : step.positions) {
+                                *out++ = position % static_cast<std::int32_t>(ratio);
+                            }
+                        });
+}
+
+ggml_tensor* StepBuilder::block_starts(std::uint32_t ratio) {
+    return graph_.input(GGML_TYPE_I32, {tokens_, 1, 1, 1},
+                        [ratio](const exec::Step& step, ggml_tensor* tensor) {
+                            auto* out = static_cast<std::int32_t*>(tensor->data);
+                            const auto before = static_cast<std::int32_t>(ratio) - 1;
+                            for (const std::int32_t position : step.positions) {
+                                *out++ = std::max(position - before, 0);
+                            }
+                        });
+}
+
 ggml_tensor* StepBuilder::output_rows() {
     if (output_rows_ == nullptr) {
         output_rows_ = graph_.input(GGML_TYPE_I32, {outputs_, 1, 1, 1},
@@ -174,10 +195,10 @@ ggml_tensor* StepBuilder::product(ggml_tensor* x, const Linear& linear) {
 
 ggml_tensor* StepBuilder::rotate(ggml_tensor* x, const Rope& rope) {
     if (rope.kind == RopeKind::none || rope.dimensions == 0) return x;
-    const int dimensions = static_cast<int>(rope.dimensions);
-    const int context = static_cast<int>(rope.original_context);
-    ggml_tensor* factors = rope.has_factors ? weights_.rope_factors : nullptr;
     if (rope.kind == RopeKind::mrope || rope.kind == RopeKind::imrope) {
+        const int dimensions = static_cast<int>(rope.dimensions);
+        const int context = static_cast<int>(rope.original_context);
+        ggml_tensor* factors = rope.has_factors ? weights_.rope_factors : nullptr;
         std::array<int, GGML_MROPE_SECTIONS> sections = rope.sections;
         const int mode =
             rope.kind == RopeKind::mrope ? GGML_ROPE_TYPE_MROPE : GGML_ROPE_TYPE_IMROPE;
@@ -186,10 +207,25 @@ ggml_tensor* StepBuilder::rotate(ggml_tensor* x, const Rope& rope) {
                                rope.extrapolation_factor, rope.attention_factor, rope.beta_fast,
                                rope.beta_slow);
     }
+    return rotate(x, rope, positions());
+}
+
+ggml_tensor* StepBuilder::rotate(ggml_tensor* x, const Rope& rope, ggml_tensor* positions) {
+    ggml_tensor* factors = rope.has_factors ? weights_.rope_factors : nullptr;
     const int mode = rope.kind == RopeKind::neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
-    return ggml_rope_ext(context_, x, positions(), factors, dimensions, mode, context, rope.base,
-                         rope.frequency_scale, rope.extrapolation_factor, rope.attention_factor,
-                         rope.beta_fast, rope.beta_slow);
+    return ggml_rope_ext(context_, x, positions, factors, static_cast<int>(rope.dimensions), mode,
+                         static_cast<int>(rope.original_context), rope.base, rope.frequency_scale,
+                         rope.extrapolation_factor, rope.attention_factor, rope.beta_fast,
+                         rope.beta_slow);
+}
+
+ggml_tensor* StepBuilder::unrotate(ggml_tensor* x, const Rope& rope) {
+    ggml_tensor* factors = rope.has_factors ? weights_.rope_factors : nullptr;
+    const int mode = rope.kind == RopeKind::neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
+    return ggml_rope_ext_back(context_, x, positions(), factors, static_cast<int>(rope.dimensions),
+                              mode, static_cast<int>(rope.original_context), rope.base,
+                              rope.frequency_scale, rope.extrapolation_factor,
+                              rope.attention_factor, rope.beta_fast, rope.beta_slow);
 }
 
 ggml_tensor* StepBuilder::softcap(ggml_tensor* x, float cap) {

@@ -67,9 +67,11 @@ Status resolve_branches(const ResolveContext& context, std::size_t layer, MoePla
     const Keys& keys = context.keys;
     const Architecture& row = context.row;
     plan.shared.size = tensor_rows(keys, layer, "ffn_down_shexp");
+    const char* clamp = row.shared_clamp && !keys.has("swiglu_clamp_shexp") ? "swiglu_clamp_exp"
+                                                                            : "swiglu_clamp_shexp";
     plan.shared.gated = row.gated;
     STET_ASSIGN(plan.shared.activation,
-                resolve_activation(keys, row, context.layers, layer, "swiglu_clamp_shexp"));
+                resolve_activation(keys, row, context.layers, layer, clamp));
     plan.output_scale = row.moe_scale;
     plan.dense_branch = row.dense_branch;
     if (row.dense_branch != DenseBranch::none) {
@@ -125,6 +127,29 @@ Status load_latent(Tensors& tensors, std::size_t layer, const MoePlan& plan, Moe
     return {};
 }
 
+// The table names experts, so each entry is checked.
+Status load_token_experts(Tensors& tensors, const std::string& base, const MoePlan& plan,
+                          MoeWeights& weights) {
+    const std::string name = base + "ffn_gate_tid2eid.weight";
+    STET_ASSIGN(weights.of_tokens,
+                tensors.find(name, {plan.used, plan.token_table}, Need::required));
+    const std::string file = tensors.file().path().string();
+    if (weights.of_tokens->type != GGML_TYPE_I32) {
+        return Status(Code::unimplemented,
+                      fmt::format("{}: tensor {} is {}, expected i32", file, name,
+                                  ggml_type_name(weights.of_tokens->type)));
+    }
+    const auto* entries = static_cast<const std::int32_t*>(weights.of_tokens->data);
+    for (std::int64_t i = 0; i < ggml_nelements(weights.of_tokens); ++i) {
+        if (entries[i] < 0 || static_cast<std::uint32_t>(entries[i]) >= plan.experts) {
+            return Status(Code::corruption,
+                          fmt::format("{}: tensor {}: entry {} names expert {} of {}", file, name,
+                                      i, entries[i], plan.experts));
+        }
+    }
+    return {};
+}
+
 Status load_router(Tensors& tensors, const std::string& base, const MoePlan& plan,
                    MoeWeights& weights) {
     const std::uint64_t width = tensors.width();
@@ -135,6 +160,7 @@ Status load_router(Tensors& tensors, const std::string& base, const MoePlan& pla
     if (plan.router_input == RouterInput::scaled_norm) {
         STET_ASSIGN(weights.router_scale, tensors.find(name + ".scale", {width}, Need::required));
     }
+    if (plan.token_table != 0) return load_token_experts(tensors, base, plan, weights);
     const std::string bias = base + "exp_probs_b";
     STET_ASSIGN(weights.selection_bias, tensors.find(tensors.has(bias) ? bias : bias + ".bias",
                                                      {plan.experts}, Need::optional));
@@ -180,6 +206,10 @@ Result<MoePlan> resolve_moe(const ResolveContext& context, std::size_t layer) {
                          context.config.vocabulary == row.sigmoid_gating_vocabulary;
     STET_ASSIGN(plan.gating, resolve_gating(keys, sigmoid ? Gating::sigmoid : row.gating));
     plan.choice = row.expert_choice;
+    if (row.token_experts) {
+        STET_ASSIGN(const auto layers, keys.uint("hash_layer_count", 0, kLayersMax));
+        if (layer < layers) plan.token_table = context.config.vocabulary;
+    }
     plan.normalize = row.expert_norm == ExpertNorm::by_key
                          ? keys.flag_or("expert_weights_norm", false)
                          : row.expert_norm == ExpertNorm::yes;

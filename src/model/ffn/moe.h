@@ -40,6 +40,7 @@ struct MoePlan {
     std::uint32_t latent = 0;
     DensePlan shared;  // size 0: no shared expert
     Gating gating = Gating::softmax;
+    std::uint32_t token_table = 0;  // tokens whose experts are looked up; 0: chosen by scores
     ExpertChoice choice = ExpertChoice::probability;
     bool normalize = false;      // weights divided by their sum
     float scale = 1.0F;          // of the weights
@@ -59,6 +60,7 @@ struct MoeWeights {
     Linear router;                          // [width, experts]
     ggml_tensor* router_scale = nullptr;    // f32 [width], of what the router sees
     ggml_tensor* selection_bias = nullptr;  // f32 [experts]
+    ggml_tensor* of_tokens = nullptr;       // i32 [used, vocabulary]: the experts of each token
     Experts gate, up, down;                 // no gate: plain
     bool is_fused = false;                  // `up` holds gate and up, gate first
     Experts chunk_gate, chunk_up, chunk_down;

@@ -53,9 +53,23 @@ struct Routed {
     ggml_tensor* weights;  // f32 [1, used, tokens]
 };
 
-// `used` of the experts; with chunk > 1 they stand for themselves and those beside them.
+// The experts that a table has for each of x's tokens, or null.
+ggml_tensor* looked_up(StepBuilder& builder, const MoeWeights& weights, const ggml_tensor* x) {
+    if (weights.of_tokens == nullptr) return nullptr;
+    ggml_context* context = builder.context();
+    ggml_tensor* ids = builder.token_ids();
+    if (x->ne[1] != builder.tokens()) {
+        ids = ggml_get_rows(context, ggml_reshape_2d(context, ids, 1, builder.tokens()),
+                            builder.output_rows());
+        ids = ggml_reshape_1d(context, ids, x->ne[1]);
+    }
+    return ggml_get_rows(context, weights.of_tokens, ids);
+}
+
+// `used` of the experts, or those that are `given`; with chunk > 1 they stand for themselves and
+// those beside them.
 Routed route(ggml_context* context, const MoePlan& plan, const MoeWeights& weights,
-             ggml_tensor* logits, std::int64_t used, std::uint32_t chunk) {
+             ggml_tensor* logits, std::int64_t used, std::uint32_t chunk, ggml_tensor* given) {
     const std::int64_t tokens = logits->ne[1];
     ggml_tensor* p = gated(context, plan.gating, logits);
     ggml_tensor* scores = p;
@@ -66,7 +80,8 @@ Routed route(ggml_context* context, const MoePlan& plan, const MoeWeights& weigh
     }
     if (plan.groups > 1) scores = only_best_groups(context, plan, scores);
     Routed routed{};
-    routed.experts = ggml_argsort_top_k(context, scores, static_cast<int>(used));
+    routed.experts =
+        given != nullptr ? given : ggml_argsort_top_k(context, scores, static_cast<int>(used));
     if (chunk > 1) {
         ggml_tensor* numbers = ggml_cast(context, routed.experts, GGML_TYPE_F32);
         numbers = ggml_scale(context, numbers, 1.0F / static_cast<float>(chunk));
@@ -152,7 +167,7 @@ ggml_tensor* weighted_experts(ggml_context* context, const MoePlan& plan,
 ggml_tensor* add_chunk_experts(ggml_context* context, const MoePlan& plan,
                                const MoeWeights& weights, ggml_tensor* y, ggml_tensor* logits) {
     const std::uint32_t used = std::min(plan.used, plan.experts / plan.chunk);
-    const Routed routed = route(context, plan, weights, logits, used, plan.chunk);
+    const Routed routed = route(context, plan, weights, logits, used, plan.chunk, nullptr);
     const ExpertMatrices experts{weights.chunk_gate, weights.chunk_up, weights.chunk_down,
                                  plan.chunk_size, false};
     ggml_tensor* more = weighted_experts(context, plan, experts, y, routed);
@@ -191,7 +206,8 @@ ggml_tensor* expert_input(StepBuilder& builder, const MoePlan& plan, const MoeWe
 ggml_tensor* build_routed(StepBuilder& builder, const MoePlan& plan, const MoeWeights& weights,
                           ggml_tensor* x, ggml_tensor* router_logits) {
     ggml_context* context = builder.context();
-    const Routed routed = route(context, plan, weights, router_logits, plan.used, 1);
+    const Routed routed =
+        route(context, plan, weights, router_logits, plan.used, 1, looked_up(builder, weights, x));
     const ExpertMatrices experts{weights.gate, weights.up, weights.down, plan.size,
                                  weights.is_fused};
     ggml_tensor* seen = plan.latent != 0 ? builder.product(x, weights.latent_down) : x;

@@ -54,6 +54,8 @@ Status check_earlier(const ResolveContext& context, std::size_t layer) {
                               context.keys.file().path().string(), layer));
 }
 
+}  // namespace
+
 // The largest power of two times 64 that divides the key, as the reference has it.
 Result<std::uint32_t> hadamard_size(const ResolveContext& context, std::uint32_t key_size) {
     if (!context.row.indexer_hadamard) return 0U;
@@ -69,8 +71,6 @@ Result<std::uint32_t> hadamard_size(const ResolveContext& context, std::uint32_t
     while (key_size % (2 * size) == 0) size *= 2;
     return size;
 }
-
-}  // namespace
 
 Result<std::optional<IndexerPlan>> resolve_indexer(const ResolveContext& context, std::size_t layer,
                                                    const Rope& rope) {
@@ -114,9 +114,10 @@ Result<IndexerWeights> load_indexer(Tensors& tensors, std::size_t layer, const I
     STET_ASSIGN(weights.q,
                 tensors.linear(base + "attn_q_b", query_rank,
                                std::uint64_t{plan.heads} * plan.key_size, Need::required));
+    STET_ASSIGN(weights.weights, tensors.linear(base + "proj", width, plan.heads, Need::required));
+    if (plan.ratio != 1) return weights;
     STET_ASSIGN(weights.k, tensors.linear(base + "attn_k", width, plan.key_size, Need::required));
     STET_ASSIGN(weights.k_norm, tensors.norm(base + "k_norm", plan.key_size, Need::required));
-    STET_ASSIGN(weights.weights, tensors.linear(base + "proj", width, plan.heads, Need::required));
     return weights;
 }
 
@@ -151,7 +152,7 @@ exec::Graph::Selected build_indexer(StepBuilder& builder, const IndexerPlan& pla
     ggml_tensor* w =
         ggml_scale(context, builder.product(x, weights.weights), 1.0F / std::sqrt(size));
     const exec::IndexerShape shape{plan.heads, plan.key_size, builder.plane(plan.k)};
-    const exec::SelectionShape rule{.blocks_max = plan.rows_max};
+    const exec::SelectionShape rule{.blocks_max = plan.rows_max, .ratio = plan.ratio};
     const std::array<ggml_tensor*, 1> after = {appended};
     return builder.graph().select_rows(q, w, shape, rule, plan.k.group, after);
 }

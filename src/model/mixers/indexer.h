@@ -32,6 +32,7 @@ struct IndexerPlan {
     bool rotates_last = false;   // the last dimensions rotate, not the first
     std::uint32_t hadamard = 0;  // size of the matrix, which divides key_size; 0: none
     float norm_epsilon = 0.0F;
+    std::uint32_t ratio = 1;  // > 1: rows of so many tokens, which are not made here
     PlaneSlot k;
 };
 
@@ -42,6 +43,8 @@ struct IndexerWeights {
     Linear weights;  // to heads
 };
 
+// Size of the Hadamard matrix for heads of `size`: 0 where the architecture has none.
+Result<std::uint32_t> hadamard_size(const ResolveContext& context, std::uint32_t size);
 // Nothing in layers that attend to all they see. `rope` is that of the layer's attention.
 Result<std::optional<IndexerPlan>> resolve_indexer(const ResolveContext& context, std::size_t layer,
                                                    const Rope& rope);

@@ -18,6 +18,8 @@ Result<MixerPlan> resolve_mixer(const ResolveContext& context, Mixer mixer, std:
     switch (mixer) {
         case Mixer::gqa:
             return as_mixer(resolve_gqa(context, layer));
+        case Mixer::compressed:
+            return as_mixer(resolve_compressed(context, layer));
         case Mixer::mla:
             return as_mixer(resolve_mla(context, layer));
         case Mixer::projection:

@@ -12,6 +12,7 @@
 
 #include <variant>
 
+#include "model/mixers/compressed.h"
 #include "model/mixers/delta_net.h"
 #include "model/mixers/gated_conv.h"
 #include "model/mixers/gqa.h"
@@ -28,11 +29,12 @@
 namespace stet::model {
 
 using MixerPlan =
-    std::variant<GqaPlan, MlaPlan, ProjectionPlan, GatedConvPlan, MambaPlan, Mamba2Plan, Rwkv6Plan,
-                 Rwkv7Plan, DeltaNetPlan, KdaPlan, LightningPlan>;
-using MixerWeights = std::variant<GqaWeights, MlaWeights, ProjectionWeights, GatedConvWeights,
-                                  MambaWeights, Mamba2Weights, Rwkv6Weights, Rwkv7Weights,
-                                  DeltaNetWeights, KdaWeights, LightningWeights>;
+    std::variant<GqaPlan, MlaPlan, CompressedPlan, ProjectionPlan, GatedConvPlan, MambaPlan,
+                 Mamba2Plan, Rwkv6Plan, Rwkv7Plan, DeltaNetPlan, KdaPlan, LightningPlan>;
+using MixerWeights =
+    std::variant<GqaWeights, MlaWeights, CompressedWeights, ProjectionWeights, GatedConvWeights,
+                 MambaWeights, Mamba2Weights, Rwkv6Weights, Rwkv7Weights, DeltaNetWeights,
+                 KdaWeights, LightningWeights>;
 
 struct ResolveContext;
 class StepBuilder;
