@@ -31,10 +31,9 @@ namespace stet::model {
 using MixerPlan =
     std::variant<GqaPlan, MlaPlan, CompressedPlan, ProjectionPlan, GatedConvPlan, MambaPlan,
                  Mamba2Plan, Rwkv6Plan, Rwkv7Plan, DeltaNetPlan, KdaPlan, LightningPlan>;
-using MixerWeights =
-    std::variant<GqaWeights, MlaWeights, CompressedWeights, ProjectionWeights, GatedConvWeights,
-                 MambaWeights, Mamba2Weights, Rwkv6Weights, Rwkv7Weights, DeltaNetWeights,
-                 KdaWeights, LightningWeights>;
+using MixerWeights = std::variant<GqaWeights, MlaWeights, CompressedWeights, ProjectionWeights,
+                                  GatedConvWeights, MambaWeights, Mamba2Weights, Rwkv6Weights,
+                                  Rwkv7Weights, DeltaNetWeights, KdaWeights, LightningWeights>;
 
 struct ResolveContext;
 class StepBuilder;
