@@ -39,25 +39,26 @@ struct Unread {
     std::string_view part;  // of the tensor's name
 };
 constexpr Unread kUnread[] = {
-    {"", ".input_scale"},            // activations are not quantised to four-bit floats here
-    {"", "cls.output"},              // heads of classifiers
-    {"", "nextn."},                  // prediction layers
-    {"", "rope_factors_long"},       // one of two sets applies
-    {"cogvlm", ".vis_"},             // matrices for pictures
-    {"mimo2", ".ffn_gate."},         // dense matrices beside experts
-    {"mimo2", ".ffn_up."},           //
-    {"mimo2", ".ffn_down."},         //
-    {"hy_v3", ".ffn_gate."},         //
-    {"hy_v3", ".ffn_up."},           //
-    {"hy_v3", ".ffn_down."},         //
-    {"mpt", ".attn_k_norm."},        // alone, without a norm of queries
-    {"refact", ".ffn_"},             // experts
-    {"gemma3n", ".attn_k"},          // of layers that read the rows of others
-    {"gemma3n", ".attn_v."},         //
-    {"hrm_text", ".scale"},          // of executed layers that have no weights of their own
-    {"rwkv7", "blk.0.time_mix_v"},   // the first layer's values are what later ones mix in
-    {"arwkv7", "blk.0.time_mix_v"},  //
-    {"qwen3next", ".ssm_in."},       // the older form of attn_qkv and attn_gate
+    {"", ".input_scale"},             // activations are not quantised to four-bit floats here
+    {"", "cls.output"},               // heads of classifiers
+    {"", "nextn."},                   // prediction layers
+    {"", "rope_factors_long"},        // one of two sets applies
+    {"cogvlm", ".vis_"},              // matrices for pictures
+    {"mimo2", ".ffn_gate."},          // dense matrices beside experts
+    {"mimo2", ".ffn_up."},            //
+    {"mimo2", ".ffn_down."},          //
+    {"hy_v3", ".ffn_gate."},          //
+    {"hy_v3", ".ffn_up."},            //
+    {"hy_v3", ".ffn_down."},          //
+    {"deepseek4", "exp_probs_b_vl"},  // choice of experts for pictures
+    {"mpt", ".attn_k_norm."},         // alone, without a norm of queries
+    {"refact", ".ffn_"},              // experts
+    {"gemma3n", ".attn_k"},           // of layers that read the rows of others
+    {"gemma3n", ".attn_v."},          //
+    {"hrm_text", ".scale"},           // of executed layers that have no weights of their own
+    {"rwkv7", "blk.0.time_mix_v"},    // the first layer's values are what later ones mix in
+    {"arwkv7", "blk.0.time_mix_v"},   //
+    {"qwen3next", ".ssm_in."},        // the older form of attn_qkv and attn_gate
 };
 
 TEST_P(WeightsOf, UseAllOfTheFile) {
