@@ -7,15 +7,8 @@
 #include "base/try.h"
 
 namespace stet::exec {
-namespace {
 
-using memory::kPageRows;
-
-std::uint64_t pages_for(std::uint64_t rows) {
-    return (rows + kPageRows - 1) / kPageRows;
-}
-
-}  // namespace
+using memory::page_count;
 
 Graph::Graph(std::size_t nodes_max)
     : context_(ggml_init(
@@ -46,13 +39,18 @@ ggml_tensor* Graph::attention(ggml_tensor* q, const AttentionShape& shape, std::
     node.shape = shape;
     node.group = group;
     node.has_sinks = sinks != nullptr;
+    return attention_node(q, shape, after, sinks, run_attention, &node);
+}
+
+ggml_tensor* Graph::attention_node(ggml_tensor* q, const AttentionShape& shape,
+                                   std::span<ggml_tensor* const> after, ggml_tensor* sinks,
+                                   ggml_custom_op_t compute, void* node) {
     std::vector<ggml_tensor*> args = {q};
     if (sinks != nullptr) args.push_back(sinks);
     args.insert(args.end(), after.begin(), after.end());
     return ggml_custom_4d(context_.get(), GGML_TYPE_F32,
                           static_cast<std::int64_t>(shape.value_size) * shape.heads, q->ne[2], 1, 1,
-                          args.data(), static_cast<int>(args.size()), run_attention,
-                          GGML_N_TASKS_MAX, &node);
+                          args.data(), static_cast<int>(args.size()), compute, GGML_N_TASKS_MAX, node);
 }
 
 ggml_tensor* Graph::state_op(Shape shape, std::span<ggml_tensor* const> inputs, std::size_t group,
@@ -78,12 +76,7 @@ void Graph::run_append(ggml_tensor* out, int thread, int threads, void* data) {
 }
 
 void Graph::run_attention(ggml_tensor* out, int thread, int /*threads*/, void* data) {
-    auto& node = *static_cast<AttentionNode*>(data);
-    const ggml_tensor* q = out->src[0];
-    const ggml_tensor* sinks = node.has_sinks ? out->src[1] : nullptr;
-    node.job.compute(static_cast<const float*>(q->data), q->nb[2] / sizeof(float),
-                     sinks != nullptr ? static_cast<const float*>(sinks->data) : nullptr,
-                     static_cast<float*>(out->data), thread);
+    compute_attention(*static_cast<AttentionNode*>(data), out, thread);
 }
 
 void Graph::run_state_op(ggml_tensor* out, int thread, int threads, void* data) {
@@ -104,7 +97,7 @@ void Graph::place_step_rows(const Step& step) {
     step_pages_.clear();
     step_segments_.clear();
     std::uint64_t pages = 0;
-    for (const Segment& sequence : step.sequences) pages += pages_for(sequence.token_count);
+    for (const Segment& sequence : step.sequences) pages += page_count(sequence.token_count);
     step_rows_.resize(std::max(step_rows_.size(), pages * step_page_bytes_));
     for (std::uint64_t i = 0; i < pages; ++i) {
         step_pages_.push_back(step_rows_.data() + i * step_page_bytes_);
@@ -116,7 +109,7 @@ void Graph::place_step_rows(const Step& step) {
         segment.token_begin = sequence.token_begin;
         segment.token_count = sequence.token_count;
         step_segments_.push_back(segment);
-        next += pages_for(sequence.token_count);
+        next += page_count(sequence.token_count);
     }
 }
 

@@ -180,6 +180,19 @@ class Graph {
     static void run_sparse(ggml_tensor* out, int thread, int threads, void* node);
     static void run_state_op(ggml_tensor* out, int thread, int threads, void* node);
 
+    // What both kinds of attention share: a node over q, sinks and what comes before, and its run.
+    ggml_tensor* attention_node(ggml_tensor* q, const AttentionShape& shape,
+                                std::span<ggml_tensor* const> after, ggml_tensor* sinks,
+                                ggml_custom_op_t compute, void* node);
+    template <typename Node>
+    static void compute_attention(Node& node, ggml_tensor* out, int thread) {
+        const ggml_tensor* q = out->src[0];
+        const float* sinks =
+            node.has_sinks ? static_cast<const float*>(out->src[1]->data) : nullptr;
+        node.job.compute(static_cast<const float*>(q->data), q->nb[2] / sizeof(float), sinks,
+                         static_cast<float*>(out->data), thread);
+    }
+
     std::span<const Segment> segments(std::size_t group) const;
     void place_step_rows(const Step& step);
     void reset_sparse(int threads);

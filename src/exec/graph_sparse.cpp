@@ -31,13 +31,7 @@ ggml_tensor* Graph::attention(ggml_tensor* q, const AttentionShape& shape,
         node.sources.push_back(source.rows);
         node.groups.push_back(source.group);
     }
-    std::vector<ggml_tensor*> args = {q};
-    if (sinks != nullptr) args.push_back(sinks);
-    args.insert(args.end(), after.begin(), after.end());
-    return ggml_custom_4d(context_.get(), GGML_TYPE_F32,
-                          static_cast<std::int64_t>(shape.value_size) * shape.heads, q->ne[2], 1, 1,
-                          args.data(), static_cast<int>(args.size()), run_sparse, GGML_N_TASKS_MAX,
-                          &node);
+    return attention_node(q, shape, after, sinks, run_sparse, &node);
 }
 
 IndexerInput Graph::IndexNode::input(const ggml_tensor* out, bool has_weights) {
@@ -61,12 +55,7 @@ void Graph::run_choose(ggml_tensor* out, int thread, int threads, void* data) {
 }
 
 void Graph::run_sparse(ggml_tensor* out, int thread, int /*threads*/, void* data) {
-    auto& node = *static_cast<SparseNode*>(data);
-    const ggml_tensor* q = out->src[0];
-    const ggml_tensor* sinks = node.has_sinks ? out->src[1] : nullptr;
-    node.job.compute(static_cast<const float*>(q->data), q->nb[2] / sizeof(float),
-                     sinks != nullptr ? static_cast<const float*>(sinks->data) : nullptr,
-                     static_cast<float*>(out->data), thread);
+    compute_attention(*static_cast<SparseNode*>(data), out, thread);
 }
 
 // Selections first: attention asks them which queries have a choice.

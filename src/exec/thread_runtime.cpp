@@ -9,7 +9,8 @@
 namespace stet::exec {
 namespace {
 
-// Some 200 us: a thread that had to sleep is back before the other falls asleep in turn.
+// Long enough that a thread that had to sleep is back before the other falls asleep in turn, short
+// beside a time slice that somebody else waits for.
 constexpr const char* kSpins = "10000";
 
 }  // namespace

@@ -20,6 +20,15 @@ namespace stet::memory {
 
 inline constexpr std::uint32_t kPageRows = 64;
 
+// The first row of the page that `row` is in, and the number of pages for `rows` rows from the
+// first row of a page on.
+constexpr std::uint64_t page_floor(std::uint64_t row) {
+    return row / kPageRows * kPageRows;
+}
+constexpr std::uint64_t page_count(std::uint64_t rows) {
+    return (rows + kPageRows - 1) / kPageRows;
+}
+
 enum class ElementType : std::uint8_t { f32 = 0, f16 = 1, q8_0 = 2 };
 std::string_view element_type_name(ElementType type);
 bool is_element_type(ElementType type);  // for numbers that were read
@@ -35,7 +44,7 @@ enum class Lifetime : std::uint8_t {
 std::string_view lifetime_name(Lifetime lifetime);
 
 struct Plane {
-    std::string name;         // "k", "v", "conv", ...
+    std::string name;  // "k", "v", "conv", ...
     std::int32_t layer;
     ElementType type;
     std::uint32_t elements;   // a row
@@ -43,14 +52,14 @@ struct Plane {
 };
 
 struct Group {
-    std::string name;             // "attention", "window", "recurrent", ...
+    std::string name;  // "attention", "window", "recurrent", ...
     Lifetime lifetime;
     std::uint32_t parameter = 0;  // window size in tokens, or ratio
     std::vector<Plane> planes;
 
     bool is_paged() const { return lifetime != Lifetime::fixed; }
-    std::uint64_t row_bytes() const;    // of all planes together
-    std::uint64_t page_bytes() const;   // row_bytes() * kPageRows; of the block when fixed
+    std::uint64_t row_bytes() const;   // of all planes together
+    std::uint64_t page_bytes() const;  // row_bytes() * kPageRows; of the block when fixed
     std::uint64_t plane_offset(std::size_t plane) const;  // in a page, or in the block when fixed
     // Rows that exist after `tokens` tokens, counted from the first ever made.
     std::uint64_t rows_at(std::uint64_t tokens) const;

@@ -14,11 +14,8 @@ namespace {
 float yarn_attention(const Keys& keys, float factor) {
     const float log_factor = std::log(factor);
     const float multiplier = keys.number_or("rope.scaling.yarn_log_multiplier", 0.0F);
-    const auto magnitude = [&](float weight) {
-        return factor <= 1.0F ? 1.0F : 0.1F * weight * log_factor + 1.0F;
-    };
-    float attention = magnitude(1.0F);
-    if (multiplier != 0.0F) attention = magnitude(1.0F) / magnitude(multiplier);
+    float attention = yarn_magnitude(factor, 1.0F);
+    if (multiplier != 0.0F) attention /= yarn_magnitude(factor, multiplier);
     return attention / (1.0F + 0.1F * log_factor);
 }
 
@@ -53,6 +50,10 @@ Status check_factors(const Keys& keys, const Rope& rope, std::uint32_t context) 
 }
 
 }  // namespace
+
+float yarn_magnitude(float factor, float weight) {
+    return factor <= 1.0F ? 1.0F : 0.1F * weight * std::log(factor) + 1.0F;
+}
 
 Result<Rope> resolve_rope(const Keys& keys, RopeKind kind, std::uint32_t dimensions,
                           std::uint32_t context) {

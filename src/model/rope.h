@@ -24,7 +24,12 @@ struct Rope {
     std::uint32_t original_context = 0;
     bool has_factors = true;           // rope_freqs.weight applies, if the model has it
     std::array<int, 4> sections = {};  // M-RoPE: dimension pairs of time, height, width, extra
+
+    bool has_sections() const { return sections[0] > 0 && sections[1] > 0; }
 };
+
+// How much YaRN stretches the scores of a context `factor` times as long, `weight` of it.
+float yarn_magnitude(float factor, float weight);
 
 // From rope.* keys. A missing scaling type is linear, factor 0 or 1 is no scaling, and YaRN's
 // attention factor is divided by what the rope kernel multiplies back. Fails too when the file's

@@ -1,9 +1,12 @@
 #include "model/step_builder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "base/check.h"
 #include "exec/product/product.h"
@@ -39,80 +42,73 @@ StepBuilder::StepBuilder(const Config& config, const Weights& weights, exec::Gra
       tokens_(tokens),
       outputs_(outputs) {}
 
+ggml_tensor* StepBuilder::input(std::string name, ggml_type type, exec::Graph::Shape shape,
+                                exec::Graph::Fill fill) {
+    ggml_tensor*& known = inputs_[std::move(name)];
+    if (known == nullptr) known = graph_.input(type, shape, std::move(fill));
+    return known;
+}
+
 ggml_tensor* StepBuilder::token_ids() {
-    if (token_ids_ == nullptr) {
-        token_ids_ = graph_.input(
-            GGML_TYPE_I32, {tokens_, 1, 1, 1},
-            [](const exec::Step& step, ggml_tensor* tensor) { copy_i32(step.tokens, tensor); });
-    }
-    return token_ids_;
+    return input(
+        "tokens", GGML_TYPE_I32, {tokens_, 1, 1, 1},
+        [](const exec::Step& step, ggml_tensor* tensor) { copy_i32(step.tokens, tensor); });
 }
 
 ggml_tensor* StepBuilder::positions() {
-    if (positions_ == nullptr) {
-        positions_ = graph_.input(
-            GGML_TYPE_I32, {tokens_, 1, 1, 1},
-            [](const exec::Step& step, ggml_tensor* tensor) { copy_i32(step.positions, tensor); });
-    }
-    return positions_;
+    return input(
+        "positions", GGML_TYPE_I32, {tokens_, 1, 1, 1},
+        [](const exec::Step& step, ggml_tensor* tensor) { copy_i32(step.positions, tensor); });
 }
 
 // Text has one position for time, height and width, and none in the fourth place.
 ggml_tensor* StepBuilder::mrope_positions() {
-    if (mrope_positions_ == nullptr) {
-        mrope_positions_ = graph_.input(GGML_TYPE_I32, {std::int64_t{4} * tokens_, 1, 1, 1},
-                                        [](const exec::Step& step, ggml_tensor* tensor) {
-                                            auto* out = static_cast<std::int32_t*>(tensor->data);
-                                            for (int i = 0; i < 3; ++i)
-                                                out = std::ranges::copy(step.positions, out).out;
-                                            std::fill_n(out, step.positions.size(), 0);
-                                        });
-    }
-    return mrope_positions_;
+    return input("mrope positions", GGML_TYPE_I32, {std::int64_t{4} * tokens_, 1, 1, 1},
+                 [](const exec::Step& step, ggml_tensor* tensor) {
+                     auto* out = static_cast<std::int32_t*>(tensor->data);
+                     for (int i = 0; i < 3; ++i) out = std::ranges::copy(step.positions, out).out;
+                     std::fill_n(out, step.positions.size(), 0);
+                 });
 }
 
 ggml_tensor* StepBuilder::positions_in(std::uint32_t ratio) {
-    return graph_.input(GGML_TYPE_I32, {tokens_, 1, 1, 1},
-                        [ratio](const exec::Step& step, ggml_tensor* tensor) {
-                            auto* out = static_cast<std::int32_t*>(tensor->data);
-                            for (const std::int32_t position : step.positions) {
-                                *out++ = position % static_cast<std::int32_t>(ratio);
-                            }
-                        });
+    return input(fmt::format("positions in {}", ratio), GGML_TYPE_I32, {tokens_, 1, 1, 1},
+                 [ratio](const exec::Step& step, ggml_tensor* tensor) {
+                     auto* out = static_cast<std::int32_t*>(tensor->data);
+                     for (const std::int32_t position : step.positions) {
+                         *out++ = position % static_cast<std::int32_t>(ratio);
+                     }
+                 });
 }
 
 ggml_tensor* StepBuilder::block_starts(std::uint32_t ratio) {
-    return graph_.input(GGML_TYPE_I32, {tokens_, 1, 1, 1},
-                        [ratio](const exec::Step& step, ggml_tensor* tensor) {
-                            auto* out = static_cast<std::int32_t*>(tensor->data);
-                            const auto before = static_cast<std::int32_t>(ratio) - 1;
-                            for (const std::int32_t position : step.positions) {
-                                *out++ = std::max(position - before, 0);
-                            }
-                        });
+    return input(fmt::format("starts of blocks of {}", ratio), GGML_TYPE_I32, {tokens_, 1, 1, 1},
+                 [ratio](const exec::Step& step, ggml_tensor* tensor) {
+                     auto* out = static_cast<std::int32_t*>(tensor->data);
+                     const auto before = static_cast<std::int32_t>(ratio) - 1;
+                     for (const std::int32_t position : step.positions) {
+                         *out++ = std::max(position - before, 0);
+                     }
+                 });
 }
 
 ggml_tensor* StepBuilder::output_rows() {
-    if (output_rows_ == nullptr) {
-        output_rows_ = graph_.input(GGML_TYPE_I32, {outputs_, 1, 1, 1},
-                                    [](const exec::Step& step, ggml_tensor* tensor) {
-                                        copy_i32(step.output_rows, tensor);
-                                    });
-    }
-    return output_rows_;
+    return input(
+        "output rows", GGML_TYPE_I32, {outputs_, 1, 1, 1},
+        [](const exec::Step& step, ggml_tensor* tensor) { copy_i32(step.output_rows, tensor); });
 }
 
 ggml_tensor* StepBuilder::query_temperature(float scale, std::uint32_t length,
                                             std::uint32_t offset) {
-    return graph_.input(GGML_TYPE_F32, {1, 1, tokens_, 1},
-                        [=](const exec::Step& step, ggml_tensor* tensor) {
-                            auto* out = static_cast<float*>(tensor->data);
-                            for (const std::int32_t position : step.positions) {
-                                const std::uint32_t periods =
-                                    (static_cast<std::uint32_t>(position) + offset) / length;
-                                *out++ = 1.0F + scale * std::log1p(static_cast<float>(periods));
-                            }
-                        });
+    return input(fmt::format("query temperature {} {} {}", scale, length, offset), GGML_TYPE_F32,
+                 {1, 1, tokens_, 1}, [=](const exec::Step& step, ggml_tensor* tensor) {
+                     auto* out = static_cast<float*>(tensor->data);
+                     for (const std::int32_t position : step.positions) {
+                         const std::uint32_t periods =
+                             (static_cast<std::uint32_t>(position) + offset) / length;
+                         *out++ = 1.0F + scale * std::log1p(static_cast<float>(periods));
+                     }
+                 });
 }
 
 ggml_tensor* StepBuilder::norm(ggml_tensor* x, const Norm& norm) {
@@ -240,12 +236,11 @@ ggml_tensor* StepBuilder::part(ggml_tensor* x, std::int64_t offset, std::int64_t
 }
 
 ggml_tensor* StepBuilder::hadamard(ggml_tensor* x, std::uint32_t size) {
-    if (hadamard_ == nullptr || hadamard_->ne[0] != size) {
-        hadamard_ = graph_.input(GGML_TYPE_F32, {size, size, 1, 1}, fill_hadamard);
-    }
+    ggml_tensor* matrix =
+        input(fmt::format("hadamard {}", size), GGML_TYPE_F32, {size, size, 1, 1}, fill_hadamard);
     ggml_tensor* runs = ggml_cont(context_, x);
     runs = ggml_reshape_2d(context_, runs, size, ggml_nelements(x) / size);
-    runs = ggml_mul_mat(context_, hadamard_, runs);
+    runs = ggml_mul_mat(context_, matrix, runs);
     return ggml_reshape_4d(context_, runs, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <unordered_map>
 
 #include "exec/graph.h"
@@ -34,10 +35,10 @@ class StepBuilder {
     const exec::Graph::Selected& selected() const { return selected_; }
     void set_selected(const exec::Graph::Selected& selected) { selected_ = selected; }
 
-    // Inputs, made when first asked for.
-    ggml_tensor* token_ids();  // i32 [tokens]
-    ggml_tensor* positions();  // i32 [tokens]; M-RoPE: i32 [4 * tokens], all four the position
-    ggml_tensor* mrope_positions();
+    // Inputs. Each is made once, when it is first asked for, however many layers read it.
+    ggml_tensor* token_ids();        // i32 [tokens]
+    ggml_tensor* positions();        // i32 [tokens]
+    ggml_tensor* mrope_positions();  // i32 [4 * tokens]: time, height, width, and zeros
     // Of each token its position in its block of `ratio` tokens, and that of the first token of the
     // block that it ends (0 where it ends none before the first). Both i32 [tokens].
     ggml_tensor* positions_in(std::uint32_t ratio);
@@ -77,6 +78,9 @@ class StepBuilder {
     ggml_tensor* q8_rows_product(ggml_tensor* x, const ggml_tensor* weight);
     // x rounded for packed products, once for all of them.
     ggml_tensor* rounded(ggml_tensor* x);
+    // The input of that name: what it holds and all that it depends on.
+    ggml_tensor* input(std::string name, ggml_type type, exec::Graph::Shape shape,
+                       exec::Graph::Fill fill);
 
     const Config& config_;
     const Weights& weights_;
@@ -86,11 +90,7 @@ class StepBuilder {
     const std::uint32_t outputs_;
     bool only_state_ = false;
     exec::Graph::Selected selected_;
-    ggml_tensor* hadamard_ = nullptr;  // the last one asked for
-    ggml_tensor* token_ids_ = nullptr;
-    ggml_tensor* positions_ = nullptr;
-    ggml_tensor* mrope_positions_ = nullptr;
-    ggml_tensor* output_rows_ = nullptr;
+    std::unordered_map<std::string, ggml_tensor*> inputs_;
     std::unordered_map<ggml_tensor*, ggml_tensor*> rounded_;
 };
 

@@ -13,6 +13,8 @@ namespace stet::state {
 using memory::Group;
 using memory::kPageRows;
 using memory::Lifetime;
+using memory::page_count;
+using memory::page_floor;
 using memory::Schema;
 
 namespace {
@@ -22,14 +24,6 @@ constexpr std::uint64_t kCheckpointsFewest = 4;
 constexpr std::uint64_t kCheckpointBytes = 256U << 20;  // of one value, when more than the fewest
 constexpr double kAskedForWeight = 4.0;
 
-std::uint64_t page_floor(std::uint64_t row) {
-    return row / kPageRows * kPageRows;
-}
-
-std::uint64_t page_count(std::uint64_t first_row, std::uint64_t rows) {
-    return (rows - first_row + kPageRows - 1) / kPageRows;
-}
-
 // `group` with the rows that exist at `position` only, less the pages before `first_row`.
 GroupState cut_rows(const Group& shape, const GroupState& group, std::uint64_t first_row,
                     std::uint64_t position) {
@@ -38,7 +32,7 @@ GroupState cut_rows(const Group& shape, const GroupState& group, std::uint64_t f
     cut.first_row = first_row;
     const auto begin = group.pages.begin() +
                        static_cast<std::ptrdiff_t>((first_row - group.first_row) / kPageRows);
-    const std::uint64_t count = page_count(cut.first_row, cut.rows);
+    const std::uint64_t count = page_count(cut.rows - cut.first_row);
     cut.pages.assign(begin, begin + static_cast<std::ptrdiff_t>(count));
     return cut;
 }

@@ -121,9 +121,9 @@ Stage::Stage(PagePool& pool, std::vector<Token> tokens)
         if (!shape.is_paged()) continue;
         GroupState& group = sequence_.groups[g];
         group.rows = shape.rows_at(sequence_.position());
-        group.first_row = shape.first_needed_row(sequence_.position()) / kPageRows * kPageRows;
-        group.first_row = std::min(group.first_row, group.rows / kPageRows * kPageRows);
-        group.pages.resize((group.rows - group.first_row + kPageRows - 1) / kPageRows);
+        group.first_row = memory::page_floor(shape.first_needed_row(sequence_.position()));
+        group.first_row = std::min(group.first_row, memory::page_floor(group.rows));
+        group.pages.resize(memory::page_count(group.rows - group.first_row));
         present_[g].resize(group.pages.size());
     }
 }

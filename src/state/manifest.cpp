@@ -337,7 +337,7 @@ Result<GroupState> ManifestReader::read_rows(std::size_t g, std::uint64_t positi
         return reader_.corrupt("first row",
                                fmt::format("is {} of {}", group.first_row, group.rows));
     }
-    const std::uint64_t pages = (group.rows - group.first_row + kPageRows - 1) / kPageRows;
+    const std::uint64_t pages = memory::page_count(group.rows - group.first_row);
     STET_TRY(reader_.require(pages, sizeof(std::uint32_t), "pages"));
     group.pages.resize(pages);
     for (std::uint64_t i = 0; i < pages; ++i) {

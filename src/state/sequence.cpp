@@ -13,19 +13,13 @@ namespace stet::state {
 using memory::Group;
 using memory::kPageRows;
 using memory::Lifetime;
+using memory::page_count;
+using memory::page_floor;
 using memory::PagePool;
 using memory::PageRef;
 using memory::Schema;
 
 namespace {
-
-std::uint64_t page_floor(std::uint64_t row) {
-    return row / kPageRows * kPageRows;
-}
-
-std::uint64_t pages_for(std::uint64_t first_row, std::uint64_t rows) {
-    return (rows - first_row + kPageRows - 1) / kPageRows;
-}
 
 Status broken(const Group& group, std::string why) {
     return Status(Code::internal, fmt::format("sequence value, group '{}': {}", group.name, why));
@@ -67,7 +61,7 @@ Status validate_rows(const Group& shape, std::size_t g, const GroupState& group,
                                          position, shape.rows_at(position)));
     }
     if (group.first_row % kPageRows != 0 || group.first_row > group.rows ||
-        group.pages.size() != pages_for(group.first_row, group.rows)) {
+        group.pages.size() != page_count(group.rows - group.first_row)) {
         return broken(shape, fmt::format("{} pages from row {} to row {}", group.pages.size(),
                                          group.first_row, group.rows));
     }

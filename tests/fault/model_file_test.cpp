@@ -158,11 +158,7 @@ TEST_P(ModelFile, MissingAndMisshapenTensorsAreNamed) {
 INSTANTIATE_TEST_SUITE_P(All, ModelFile,
                          testing::Values("gemma3n-dense", "gemma4-moe", "kimi-k3-moe", "llama4-moe",
                                          "qwen3next-moe", "step35-moe"),
-                         [](const auto& parameter) {
-                             std::string name = parameter.param;
-                             std::ranges::replace(name, '-', '_');
-                             return name;
-                         });
+                         test::ModelTestName());
 
 }  // namespace
 }  // namespace stet

@@ -110,11 +110,7 @@ TEST_P(Architectures, PromptsMayBeCutAnywhere) {
 INSTANTIATE_TEST_SUITE_P(All, Architectures,
                          testing::ValuesIn(test::read_model_names(STET_TEST_DATA
                                                                   "/archs/models.txt")),
-                         [](const auto& parameter) {
-                             std::string name = parameter.param;
-                             std::ranges::replace(name, '-', '_');
-                             return name;
-                         });
+                         test::ModelTestName());
 
 }  // namespace
 }  // namespace stet

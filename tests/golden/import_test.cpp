@@ -103,12 +103,7 @@ TEST_P(Import, CutFileIsRefused) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Legacy, Import, testing::ValuesIn(legacy_names()),
-                         [](const auto& parameter) {
-                             std::string name = parameter.param;
-                             std::ranges::replace(name, '-', '_');
-                             return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Legacy, Import, testing::ValuesIn(legacy_names()), test::ModelTestName());
 
 }  // namespace
 }  // namespace stet

@@ -108,11 +108,7 @@ INSTANTIATE_TEST_SUITE_P(All, Quantized,
                                          "gemma4-moe", "gpt-oss-moe", "gpt2-dense", "grok-moe",
                                          "hrm_text-dense", "hy_v3-moe", "llama4-moe", "phi3-dense",
                                          "qwen2moe-moe", "step35-moe"),
-                         [](const auto& parameter) {
-                             std::string name = parameter.param;
-                             std::ranges::replace(name, '-', '_');
-                             return name;
-                         });
+                         test::ModelTestName());
 
 }  // namespace
 }  // namespace stet

@@ -1,6 +1,7 @@
 // The reference logits of tests/data/archs (layout in its README.md), and how far others are away.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -28,6 +29,16 @@ Golden read_golden(const std::filesystem::path& path);
 
 // The names in a file, one a line.
 std::vector<std::string> read_model_names(const std::filesystem::path& path);
+
+// Names a test by its parameter, a model's name: "gpt-oss-moe" as gpt_oss_moe.
+struct ModelTestName {
+    template <typename Info>
+    std::string operator()(const Info& info) const {
+        std::string name = info.param;
+        std::ranges::replace(name, '-', '_');
+        return name;
+    }
+};
 
 // limit_nmse by model, of tolerance.tsv.
 std::map<std::string, double> read_limits(const std::filesystem::path& path);

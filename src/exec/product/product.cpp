@@ -24,16 +24,19 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr std::size_t kQuads = kPackedColumns / 4;
 inline constexpr std::size_t kQuadBytes = kPackedRows * 4;
 
+// The f16 at `from`.
+HWY_INLINE float half_at(const std::uint8_t* from) {
+    const hn::CappedTag<float, 1> d;
+    std::uint16_t bits;
+    std::memcpy(&bits, from, sizeof(bits));
+    const auto half = hn::BitCast(hn::Rebind<hwy::float16_t, decltype(d)>(),
+                                  hn::Set(hn::Rebind<std::uint16_t, decltype(d)>(), bits));
+    return hn::GetLane(hn::PromoteTo(d, half));
+}
+
 #if HWY_TARGET == HWY_SCALAR
 
 inline constexpr std::size_t kTokensMax = 4;
-
-HWY_INLINE float half_at(const std::uint8_t* from, std::size_t index) {
-    hwy::float16_t half;
-    std::memcpy(&half, from + 2 * index, sizeof(half));
-    const hn::ScalableTag<float> d;
-    return hn::GetLane(hn::PromoteTo(d, hn::Set(hn::Rebind<hwy::float16_t, decltype(d)>(), half)));
-}
 
 template <PackedFormat kFormat>
 HWY_INLINE int value_at(const std::uint8_t* block, std::size_t row, std::size_t column) {
@@ -66,8 +69,8 @@ void multiply_group(const std::uint8_t* group, std::size_t blocks, const Rounded
                     dot += value_at<kFormat>(block, row, c) * in.values[c];
                 }
                 const std::uint8_t* scales = block + kLayout.quad_bytes + kLayout.high_bytes;
-                sum += static_cast<float>(dot) * (half_at(scales, row) * in.scale);
-                if (kHasMin) sum += half_at(scales, kPackedRows + row) * in.scaled_sum;
+                sum += static_cast<float>(dot) * (half_at(scales + 2 * row) * in.scale);
+                if (kHasMin) sum += half_at(scales + 2 * (kPackedRows + row)) * in.scaled_sum;
             }
             y[t * y_stride + row] = sum;
         }
@@ -80,7 +83,6 @@ void multiply_group(const std::uint8_t* group, std::size_t blocks, const Rounded
 using DF = hn::CappedTag<float, kPackedRows>;
 using DI = hn::RebindToSigned<DF>;
 using DU8 = hn::Repartition<std::uint8_t, DF>;
-using DI8 = hn::Repartition<std::int8_t, DF>;
 using D16 = hn::Rebind<hwy::float16_t, DF>;
 using DU16 = hn::Rebind<std::uint16_t, DF>;
 using F = hn::Vec<DF>;
@@ -91,6 +93,30 @@ inline constexpr std::size_t kLanes = hn::MaxLanes(DF());
 inline constexpr std::size_t kPasses = kPackedRows / kLanes;  // vectors for the rows of a group
 // Tokens that share one unpacking of the weights: what the vector registers hold.
 inline constexpr std::size_t kTokensMax = kLanes == 16 ? 8 : 4;
+
+#if HWY_TARGET <= HWY_AVX2 && HWY_TARGET > HWY_AVX3_DL && HWY_ARCH_X86
+
+using DI16 = hn::Repartition<std::int16_t, DF>;
+using I16 = hn::Vec<DI16>;
+
+// Sums of neighbours' products: of 16-bit lanes, and of bytes, the first unsigned and small enough.
+HWY_INLINE I pair_products(I16 a, I16 b) {
+#if HWY_TARGET <= HWY_AVX3
+    return I{_mm512_madd_epi16(a.raw, b.raw)};
+#else
+    return I{_mm256_madd_epi16(a.raw, b.raw)};
+#endif
+}
+
+HWY_INLINE I16 pair_products(U8 a, U8 b) {
+#if HWY_TARGET <= HWY_AVX3
+    return I16{_mm512_maddubs_epi16(a.raw, b.raw)};
+#else
+    return I16{_mm256_maddubs_epi16(a.raw, b.raw)};
+#endif
+}
+
+#endif
 
 // sum + w0 x0 + w1 x1 + w2 x2 + w3 x3 in each lane: its four bytes of w, unsigned, and the four
 // bytes at x, signed, of all lanes. kBits: how large w can be.
@@ -103,46 +129,31 @@ HWY_INLINE I add_dot4(I sum, U8 w, const std::int8_t* x) {
         : "+v"(sum.raw)
         : "v"(w.raw), "m"(*reinterpret_cast<const Quad*>(x)));
     return sum;
-#else
+#elif HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
     std::int32_t quad;
     std::memcpy(&quad, x, sizeof(Quad));
     const I all = hn::Set(DI(), quad);
-#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
+    const DI16 d16;
     // Pairs of products of up to 5 bits fit 16 bits, those of 8 bits don't.
-#if HWY_TARGET <= HWY_AVX3
     if constexpr (kBits < 8) {
-        const auto pairs = _mm512_maddubs_epi16(w.raw, all.raw);
-        return hn::Add(sum, I{_mm512_madd_epi16(pairs, _mm512_set1_epi16(1))});
+        const I16 pairs = pair_products(w, hn::BitCast(DU8(), all));
+        return hn::Add(sum, pair_products(pairs, hn::Set(d16, 1)));
     } else {
-        const auto even = _mm512_and_si512(w.raw, _mm512_set1_epi16(0xFF));
-        const auto odd = _mm512_srli_epi16(w.raw, 8);
-        const auto x_even = _mm512_srai_epi16(_mm512_slli_epi16(all.raw, 8), 8);
-        const auto x_odd = _mm512_srai_epi16(all.raw, 8);
-        sum = hn::Add(sum, I{_mm512_madd_epi16(even, x_even)});
-        return hn::Add(sum, I{_mm512_madd_epi16(odd, x_odd)});
+        const I16 both = hn::BitCast(d16, w);
+        const I16 x_both = hn::BitCast(d16, all);
+        const I16 even = hn::And(both, hn::Set(d16, 0xFF));
+        const I16 odd = hn::And(hn::ShiftRight<8>(both), hn::Set(d16, 0xFF));
+        const I16 x_even = hn::ShiftRight<8>(hn::ShiftLeft<8>(x_both));
+        sum = hn::Add(sum, pair_products(even, x_even));
+        return hn::Add(sum, pair_products(odd, hn::ShiftRight<8>(x_both)));
     }
 #else
-    if constexpr (kBits < 8) {
-        const auto pairs = _mm256_maddubs_epi16(w.raw, all.raw);
-        return hn::Add(sum, I{_mm256_madd_epi16(pairs, _mm256_set1_epi16(1))});
-    } else {
-        const auto even = _mm256_and_si256(w.raw, _mm256_set1_epi16(0xFF));
-        const auto odd = _mm256_srli_epi16(w.raw, 8);
-        const auto x_even = _mm256_srai_epi16(_mm256_slli_epi16(all.raw, 8), 8);
-        const auto x_odd = _mm256_srai_epi16(all.raw, 8);
-        sum = hn::Add(sum, I{_mm256_madd_epi16(even, x_even)});
-        return hn::Add(sum, I{_mm256_madd_epi16(odd, x_odd)});
-    }
-#endif
-#else
-    static_cast<void>(all);
     const I bytes = hn::BitCast(DI(), w);
     const I low = hn::Set(DI(), 0xFF);
     sum = hn::Add(sum, hn::Mul(hn::And(bytes, low), hn::Set(DI(), x[0])));
     sum = hn::Add(sum, hn::Mul(hn::And(hn::ShiftRight<8>(bytes), low), hn::Set(DI(), x[1])));
     sum = hn::Add(sum, hn::Mul(hn::And(hn::ShiftRight<16>(bytes), low), hn::Set(DI(), x[2])));
     return hn::Add(sum, hn::Mul(hn::And(hn::ShiftRight<24>(bytes), low), hn::Set(DI(), x[3])));
-#endif
 #endif
 }
 
@@ -303,12 +314,7 @@ HWY_INLINE float q8_row_dot(const std::uint8_t* row, std::size_t blocks, const R
             dot = hn::ReorderWidenMulAccumulate(d32, hn::PromoteTo(d16, w), hn::PromoteTo(d16, v),
                                                 dot, other);
         }
-        const hn::CappedTag<float, 1> d1;
-        std::uint16_t bits;
-        std::memcpy(&bits, row, sizeof(bits));
-        const auto half = hn::BitCast(hn::Rebind<hwy::float16_t, decltype(d1)>(),
-                                      hn::Set(hn::Rebind<std::uint16_t, decltype(d1)>(), bits));
-        const float scale = hn::GetLane(hn::PromoteTo(d1, half)) * x[b].scale;
+        const float scale = half_at(row) * x[b].scale;
         sum = hn::MulAdd(hn::ConvertTo(df, hn::Add(dot, other)), hn::Set(df, scale), sum);
     }
     return hn::GetLane(hn::SumOfLanes(df, sum));

@@ -127,7 +127,7 @@ void SparseAttentionJob::Impl::reserve(int threads) {
     plan.sums_max = lanes;
     plan.lanes_max = lanes;
     scratch_floats = (kernels.scratch_floats(shape, plan) + 15) / 16 * 16;
-    const std::uint64_t pages = (copied_rows_max() + kPageRows - 1) / kPageRows;
+    const std::uint64_t pages = memory::page_count(copied_rows_max());
     for (ThreadMemory& own : memory) {
         own.floats.require(scratch_floats + partial_floats(lanes, stride) + 16);
         if (own.rows.size() < pages * page_bytes()) own.rows.resize(pages * page_bytes());

@@ -153,7 +153,7 @@ Status resolve_layer_rope(const ResolveContext& context, std::size_t layer, GqaP
         rope = {.kind = rope.kind, .dimensions = size, .has_factors = false};
         return {};
     }
-    if (row.rope_with_sections != RopeKind::none && rope.sections[0] > 0 && rope.sections[1] > 0) {
+    if (row.rope_with_sections != RopeKind::none && rope.has_sections()) {
         rope.kind = row.rope_with_sections;
     }
     const bool by_sections = rope.kind == RopeKind::mrope || rope.kind == RopeKind::imrope;

@@ -6,7 +6,6 @@
 #include <array>
 
 #include "base/try.h"
-#include "exec/recurrent/ssm_scan.h"
 #include "model/config.h"
 #include "model/step_builder.h"
 
@@ -21,18 +20,8 @@ ggml_tensor* build_scan(StepBuilder& builder, const MambaPlan& plan, const Mamba
                              .head_size = plan.channels / plan.heads,
                              .states = plan.states,
                              .groups = 1,
-                             .decay_by_state = !plan.by_head(),
-                             .offset_bytes = builder.plane(plan.scan).offset_bytes};
-    return builder.graph().state_op(
-        {plan.channels, builder.tokens(), 1, 1}, inputs, plan.scan.group,
-        [scan, decay = weights.decay](const exec::StateOpContext& op) {
-            exec::SsmScan mine = scan;
-            mine.decay = static_cast<const float*>(decay->data);
-            exec::ssm_scan(mine,
-                           {rows_of(op.out->src[0]), rows_of(op.out->src[1]),
-                            rows_of(op.out->src[2]), rows_of(op.out->src[3])},
-                           mutable_rows_of(op.out), op.segments, op.thread, op.threads);
-        });
+                             .decay_by_state = !plan.by_head()};
+    return build_ssm_scan(builder, scan, plan.scan, weights.decay, inputs);
 }
 
 Result<MambaPlan> resolve_sizes(const ResolveContext& context) {

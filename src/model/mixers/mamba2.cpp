@@ -5,7 +5,6 @@
 #include <array>
 
 #include "base/try.h"
-#include "exec/recurrent/ssm_scan.h"
 #include "model/config.h"
 #include "model/step_builder.h"
 
@@ -19,18 +18,8 @@ ggml_tensor* build_scan(StepBuilder& builder, const Mamba2Plan& plan, const Mamb
     const exec::SsmScan scan{.heads = plan.heads,
                              .head_size = plan.head_size,
                              .states = plan.states,
-                             .groups = plan.groups,
-                             .offset_bytes = builder.plane(plan.scan).offset_bytes};
-    return builder.graph().state_op(
-        {static_cast<std::int64_t>(plan.channels()), builder.tokens(), 1, 1}, inputs,
-        plan.scan.group, [scan, decay = weights.decay](const exec::StateOpContext& op) {
-            exec::SsmScan mine = scan;
-            mine.decay = static_cast<const float*>(decay->data);
-            exec::ssm_scan(mine,
-                           {rows_of(op.out->src[0]), rows_of(op.out->src[1]),
-                            rows_of(op.out->src[2]), rows_of(op.out->src[3])},
-                           mutable_rows_of(op.out), op.segments, op.thread, op.threads);
-        });
+                             .groups = plan.groups};
+    return build_ssm_scan(builder, scan, plan.scan, weights.decay, inputs);
 }
 
 }  // namespace

@@ -51,11 +51,6 @@ Status resolve_sizes(const ResolveContext& context, std::size_t layer, MlaPlan& 
     return {};
 }
 
-// How much YaRN stretches (arXiv 2309.00071), `weight` of it.
-float magnitude(float factor, float weight) {
-    return factor <= 1.0F ? 1.0F : 0.1F * weight * std::log(factor) + 1.0F;
-}
-
 // The same family applies YaRN's attention factor to the scores of plain and rotated dimensions
 // alike: it is taken out of the rotation and squared into the scale.
 void resolve_yarn(const ResolveContext& context, MlaPlan& plan) {
@@ -69,10 +64,10 @@ void resolve_yarn(const ResolveContext& context, MlaPlan& plan) {
         multiplier = 10.0F * keys.number_or("rope.scaling.yarn_log_multiplier", 0.0F);
     }
     if (rope.extrapolation_factor != 0.0F) {
-        float attention = magnitude(factor, 1.0F);
+        float attention = yarn_magnitude(factor, 1.0F);
         if (multiplier != 0.0F) {
             const bool same = context.row.yarn_scores == YarnScores::multiplied_both;
-            attention = same ? 1.0F : attention / magnitude(factor, multiplier);
+            attention = same ? 1.0F : attention / yarn_magnitude(factor, multiplier);
         }
         rope.attention_factor = attention / (1.0F + 0.1F * log_factor) *
                                 keys.number_or("rope.scaling.attn_factor", 1.0F);
@@ -89,7 +84,7 @@ Status resolve_rotation(const ResolveContext& context, MlaPlan& plan) {
                 resolve_rope(keys, row.rope, plan.rope_size, context.config.context_length));
     Rope& rope = plan.rope;
     rope.has_factors = row.rope_factors;
-    if (row.rope_with_sections != RopeKind::none && rope.sections[0] > 0 && rope.sections[1] > 0) {
+    if (row.rope_with_sections != RopeKind::none && rope.has_sections()) {
         rope.kind = row.rope_with_sections;
     }
     plan.scale = 1.0F / std::sqrt(static_cast<float>(plan.key_size));

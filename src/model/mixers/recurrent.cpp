@@ -74,6 +74,22 @@ ggml_tensor* build_short_conv(StepBuilder& builder, const PlaneSlot& rows,
         });
 }
 
+ggml_tensor* build_ssm_scan(StepBuilder& builder, exec::SsmScan scan, const PlaneSlot& slot,
+                            const ggml_tensor* decay, std::span<ggml_tensor* const> inputs) {
+    scan.offset_bytes = builder.plane(slot).offset_bytes;
+    const std::int64_t channels = std::int64_t{scan.heads} * scan.head_size;
+    return builder.graph().state_op(
+        {channels, builder.tokens(), 1, 1}, inputs, slot.group,
+        [scan, decay](const exec::StateOpContext& op) {
+            exec::SsmScan mine = scan;
+            mine.decay = static_cast<const float*>(decay->data);
+            exec::ssm_scan(mine,
+                           {rows_of(op.out->src[0]), rows_of(op.out->src[1]),
+                            rows_of(op.out->src[2]), rows_of(op.out->src[3])},
+                           mutable_rows_of(op.out), op.segments, op.thread, op.threads);
+        });
+}
+
 ggml_tensor* view_part(StepBuilder& builder, ggml_tensor* x, std::int64_t offset,
                        std::int64_t size) {
     return ggml_view_2d(builder.context(), x, size, x->ne[1], x->nb[1],

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "exec/recurrent/parts.h"
+#include "exec/recurrent/ssm_scan.h"
 #include "model/schema_builder.h"
 #include "model/tensors.h"
 #include "stet/status.h"
@@ -39,6 +41,11 @@ Result<ShortConvWeights> load_short_conv(Tensors& tensors, const std::string& na
 // (exec/recurrent/short_conv.h).
 ggml_tensor* build_short_conv(StepBuilder& builder, const PlaneSlot& rows,
                               const ShortConvWeights& weights, ggml_tensor* x);
+
+// The selective scan (exec/recurrent/ssm_scan.h) of x f32 [channels, tokens] over the rows `slot`;
+// `inputs` are x, dt, B and C, `decay` is f32 and `scan` has all but its offset and decay.
+ggml_tensor* build_ssm_scan(StepBuilder& builder, exec::SsmScan scan, const PlaneSlot& slot,
+                            const ggml_tensor* decay, std::span<ggml_tensor* const> inputs);
 
 // Features [offset, offset + size) of x f32 [features, tokens], as a strided view.
 ggml_tensor* view_part(StepBuilder& builder, ggml_tensor* x, std::int64_t offset,

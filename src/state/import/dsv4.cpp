@@ -54,6 +54,16 @@ Status read_layer(Reader& reader, std::string_view part, std::int32_t expected) 
     return expect(reader, part, "layer", layer, static_cast<std::uint64_t>(expected));
 }
 
+// The number of streams; then the number of layers, which must be `layers`.
+Result<std::uint32_t> read_streams(Reader& reader, const ParseContext& context,
+                                   std::string_view part, std::size_t layers) {
+    STET_ASSIGN(const auto streams, reader.read<std::uint32_t>("number of streams"));
+    STET_TRY(check_streams(reader, context, streams));
+    STET_ASSIGN(const auto found, reader.read<std::uint32_t>("number of layers"));
+    STET_TRY(expect(reader, part, "number of layers", found, layers));
+    return streams;
+}
+
 Status read_compressed(Reader& reader, const ParseContext& context, const CompressedLayout& layout,
                        std::vector<DirectSource>& sources) {
     STET_ASSIGN(const auto version, reader.read<std::uint32_t>("cache version"));
@@ -63,10 +73,8 @@ Status read_compressed(Reader& reader, const ParseContext& context, const Compre
                                   reader.what(), version, kCacheVersionFirst, kCacheVersionLast));
     }
     STET_ASSIGN(const auto rows, reader.read<std::uint32_t>("cache rows"));
-    STET_ASSIGN(const auto streams, reader.read<std::uint32_t>("number of streams"));
-    STET_TRY(check_streams(reader, context, streams));
-    STET_ASSIGN(const auto layers, reader.read<std::uint32_t>("number of layers"));
-    STET_TRY(expect(reader, layout.name, "number of layers", layers, layout.layers.size()));
+    STET_ASSIGN(const auto streams,
+                read_streams(reader, context, layout.name, layout.layers.size()));
     for (const CellLayer& layer : layout.layers) {
         STET_TRY(read_layer(reader, layout.name, layer.layer));
         STET_TRY(read_tensor(reader, context, layout.name, layer.k[0],
@@ -83,10 +91,8 @@ Status read_compressor(Reader& reader, const ParseContext& context, const Compre
     STET_TRY(expect(reader, layout.name, "ratio", ratio, layout.ratio));
     STET_ASSIGN(const auto rows, reader.read<std::uint32_t>("compressor rows"));
     STET_ASSIGN(const auto width, reader.read<std::uint32_t>("compressor width"));
-    STET_ASSIGN(const auto streams, reader.read<std::uint32_t>("number of streams"));
-    STET_TRY(check_streams(reader, context, streams));
-    STET_ASSIGN(const auto layers, reader.read<std::uint32_t>("number of layers"));
-    STET_TRY(expect(reader, layout.name, "number of layers", layers, layout.layers.size()));
+    STET_ASSIGN(const auto streams,
+                read_streams(reader, context, layout.name, layout.layers.size()));
     for (const CompressorLayer& layer : layout.layers) {
         STET_TRY(read_layer(reader, layout.name, layer.layer));
         for (const PlaneRef& ref : {layer.kv, layer.score}) {

@@ -77,11 +77,7 @@ TEST_P(WeightsOf, UseAllOfTheFile) {
 INSTANTIATE_TEST_SUITE_P(All, WeightsOf,
                          testing::ValuesIn(test::read_model_names(STET_TEST_DATA
                                                                   "/archs/models.txt")),
-                         [](const auto& parameter) {
-                             std::string name = parameter.param;
-                             std::ranges::replace(name, '-', '_');
-                             return name;
-                         });
+                         test::ModelTestName());
 
 // A tensor that every model of the kind needs.
 struct Needed {
