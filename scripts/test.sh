@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Everything the tests need, then all tests: the C++ ones through ctest, those that run the program
-# through pytest.
+# Everything the tests need, then all tests: the C++ ones through ctest, the table of `stet selftest`,
+# and those that run the program through pytest.
 #
 # usage: scripts/test.sh [BUILD-FOLDER [CMAKE-OPTION...]]
 #
@@ -46,6 +46,19 @@ run_pytest() {
         .venv/bin/python -m pytest -q -rs -p no:cacheprovider ${PYTEST_ARGS:-} "${folders[@]}"
 }
 
+# Every promise about state, on every model that is supported.
+run_selftest() {
+    local links name
+    links=$(mktemp -d)
+    while read -r name; do
+        ln -s "$STET_TEST_CACHE/archs/$name.gguf" "$links/"
+    done <tests/data/archs/models.txt
+    "$folder/stet" selftest --models "$links" --old tests/data/legacy
+    local status=$?
+    rm -r "$links"
+    return "$status"
+}
+
 has_python_tests() {
     compgen -G 'tests/*/test_*.py' >/dev/null || return 1
     .venv/bin/python -c 'import pytest' 2>/dev/null && return
@@ -58,6 +71,7 @@ phase setup scripts/setup.sh build test
 phase data .venv/bin/python scripts/fetch_test_data.py
 phase build scripts/build.sh "$folder" all -DSTET_BUILD_TESTS=ON "$@"
 phase ctest run_ctest || failed+=(ctest)
+phase selftest run_selftest || failed+=(selftest)
 if has_python_tests; then
     phase pytest run_pytest || failed+=(pytest)
 fi

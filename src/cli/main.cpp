@@ -79,6 +79,7 @@ int run(int argc, char** argv) {
     app.require_subcommand(1);
     add_run(app, action, argc > 0 ? argv[0] : "stet");
     add_session(app, action);
+    add_selftest(app, action);
     add_version(app, action);
     bool is_finished = false;
     Status status = parse(app, argc, argv, terminal, is_finished);

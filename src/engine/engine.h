@@ -129,6 +129,8 @@ class Engine {
     memory::PagePool& pool() { return *pool_; }
     const memory::Schema& schema() const { return model_->config.schema; }
     std::uint32_t context() const { return context_; }
+    // Bytes of the buffers that steps compute in; grows only when a new batch shape comes.
+    std::size_t reserved_bytes() const { return runner_->buffer_bytes(); }
     std::uint32_t vocabulary() const { return model_->config.vocabulary; }
 
   private:
