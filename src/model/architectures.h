@@ -23,13 +23,16 @@ enum class PreNorm : std::uint8_t {
     weighted,
     weightless,  // no tensors; the output norm has none either
     none,        // only norms after the branches
+    in_streams,  // hyper-connections have them, and the output's too
 };
 
 // Several residual streams, of which branches read and write mixes (model/hyper.h).
 enum class HyperConnections : std::uint8_t {
     none,
-    independent,  // streams don't mix beside the branches
-    sinkhorn,     // by a doubly stochastic matrix
+    independent,    // streams don't mix beside the branches
+    sinkhorn,       // by a doubly stochastic matrix
+    sinkhorn_mean,  // the same, and at the end their mean
+    low_rank,       // norms of their own and a gate of low rank; instead of all other norms
 };
 
 // What the feed-forward reads and what is added up.
@@ -108,7 +111,15 @@ enum class IndexerLayers : std::uint8_t {
     none,               // the model has none
     all,                // all that see everything
     by_key,             // attention.indexer.types; none where attention.indexer.top_k is 0
+    by_key_or_all,      // the same, or all
     by_key_or_context,  // the same, or by the trained context (GLM)
+};
+
+// Indexers that choose among keys of several tokens each (mixers/pooled_indexer.h).
+enum class KeyPools : std::uint8_t {
+    none,
+    weighted,  // by a softmax over attention.indexer.kpool tokens
+    mean,      // of attention.compress_ratios tokens
 };
 
 // Norms of queries and keys that have no tensors (those that have are found).
@@ -303,6 +314,7 @@ struct Architecture {
 
     // Attention: choice of rows.
     IndexerLayers indexer = IndexerLayers::none;
+    KeyPools key_pools = KeyPools::none;
     RopeKind indexer_rope = RopeKind::neox;
     bool indexer_rotates_last = false;  // the last dimensions, not the first
     bool indexer_hadamard = true;
@@ -312,6 +324,8 @@ struct Architecture {
     bool tiled_key_heads = false;     // delta net: head h reads key head h % key heads
     bool bounded_kda = false;         // kda.gate_lower_bound must be there
     bool positive_kda_decay = false;  // ssm_a is not negated
+    bool sigmoid_delta_gate = false;  // delta net: sigmoid(z), not silu(z)
+    float kda_epsilon = 0.0F;         // of the lengths of q and k; 0: as of norms
 
     // Attention: windows.
     std::uint32_t window_default = 0;  // when attention.sliding_window is missing; 0 is no window
@@ -346,10 +360,10 @@ struct Architecture {
     std::uint32_t sigmoid_gating_vocabulary = 0;  // with so many tokens: default sigmoid
     ExpertNorm expert_norm = ExpertNorm::by_key;
     ExpertChoice expert_choice = ExpertChoice::probability;
-    bool weight_inputs = false;   // weights multiply the experts' input, not their result
+    bool weight_inputs = false;  // weights multiply the experts' input, not their result
     RouterInput router_input = RouterInput::ffn_input;
     DenseBranch dense_branch = DenseBranch::none;
-    bool shared_clamp = false;   // of shared experts: without a key of its own as of others
+    bool shared_clamp = false;   // of dense and shared ones: without a key of its own as of others
     bool token_experts = false;  // the first hash_layer_count layers choose experts by token
     bool reads_experts = true;   // false: layers with experts are act(x) (Refact has none)
     bool chunk_experts = false;  // a second pass over experts of groups (GroveMoE)

@@ -39,6 +39,7 @@ class Streams {
     ggml_tensor* end(const HyperWeights& weights) const;
 
   private:
+    ggml_tensor* mean() const;
     ggml_tensor* mixes(const HyperWeights& weights) const;
     // sigmoid(scale[which] * mixes + base) of `streams` of both that begin at which * streams.
     ggml_tensor* gate(ggml_tensor* mixes, const HyperWeights& weights, std::size_t which) const;
@@ -70,7 +71,7 @@ Coefficients Streams::coefficients(const HyperWeights& weights) const {
     result.pre = ggml_scale_bias(context_, gate(mixed, weights, 0), 1.0F, plan_.epsilon);
     const float bias = plan_.kind == HyperConnections::independent ? plan_.epsilon : 0.0F;
     result.post = ggml_scale_bias(context_, gate(mixed, weights, 1), plan_.magnitude, bias);
-    if (plan_.kind == HyperConnections::sinkhorn) {
+    if (plan_.sinkhorn_steps != 0) {
         result.between =
             ggml_dsv4_hc_comb(context_, mixed, weights.scale, weights.base, plan_.epsilon,
                               static_cast<std::int32_t>(plan_.sinkhorn_steps));
@@ -98,7 +99,18 @@ void Streams::only_outputs() {
     streams_ = ggml_reshape_3d(context_, all, width, plan_.streams, all->ne[1]);
 }
 
+ggml_tensor* Streams::mean() const {
+    const auto stream = [&](std::uint32_t i) {
+        return ggml_view_2d(context_, streams_, streams_->ne[0], streams_->ne[2], streams_->nb[2],
+                            i * streams_->nb[1]);
+    };
+    ggml_tensor* sum = stream(0);
+    for (std::uint32_t i = 1; i < plan_.streams; ++i) sum = ggml_add(context_, sum, stream(i));
+    return ggml_scale(context_, sum, 1.0F / static_cast<float>(plan_.streams));
+}
+
 ggml_tensor* Streams::end(const HyperWeights& weights) const {
+    if (plan_.kind == HyperConnections::sinkhorn_mean) return mean();
     ggml_tensor* pre = gate(mixes(weights), weights, 0);
     return read(ggml_scale_bias(context_, pre, 1.0F, plan_.epsilon));
 }
@@ -129,7 +141,7 @@ Result<HyperWeights> load_hyper(Tensors& tensors, const Config& config, const st
     std::uint64_t size = streams;
     std::uint64_t scales = 1;
     if (name != "output_hc") {
-        const bool is_sinkhorn = plan.kind == HyperConnections::sinkhorn;
+        const bool is_sinkhorn = plan.sinkhorn_steps != 0;
         size = 2 * streams + (is_sinkhorn ? streams * streams : 0);
         scales = is_sinkhorn ? 3 : 2;
     }

@@ -8,7 +8,8 @@
 //   independent (Hunyuan V4):  post = magnitude sigmoid(s1 m_post + b_post) + eps; C is the
 //   identity
 //
-// At the start all streams are the embedding; at the end sum_i pre_i h_i with weights of its own.
+// At the start all streams are the embedding; at the end sum_i pre_i h_i with weights of its own,
+// or their mean (GLM 5 Next).
 #pragma once
 
 #include <cstddef>

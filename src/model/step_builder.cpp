@@ -19,6 +19,13 @@ void copy_i32(std::span<const std::int32_t> values, ggml_tensor* tensor) {
     std::memcpy(tensor->data, values.data(), values.size_bytes());
 }
 
+// Places of a token in M-RoPE: time, height, width, and one more.
+constexpr std::uint32_t kSections = GGML_MROPE_SECTIONS;
+
+bool has_sections(const Rope& rope) {
+    return rope.kind == RopeKind::mrope || rope.kind == RopeKind::imrope;
+}
+
 // Sylvester's: the sign of element (i, j) is that of the number of bits that i and j share.
 void fill_hadamard(const exec::Step&, ggml_tensor* tensor) {
     const auto size = static_cast<std::uint32_t>(tensor->ne[0]);
@@ -63,10 +70,12 @@ ggml_tensor* StepBuilder::positions() {
 
 // Text has one position for time, height and width, and none in the fourth place.
 ggml_tensor* StepBuilder::mrope_positions() {
-    return input("mrope positions", GGML_TYPE_I32, {std::int64_t{4} * tokens_, 1, 1, 1},
+    return input("mrope positions", GGML_TYPE_I32, {std::int64_t{kSections} * tokens_, 1, 1, 1},
                  [](const exec::Step& step, ggml_tensor* tensor) {
                      auto* out = static_cast<std::int32_t*>(tensor->data);
-                     for (int i = 0; i < 3; ++i) out = std::ranges::copy(step.positions, out).out;
+                     for (std::uint32_t i = 0; i + 1 < kSections; ++i) {
+                         out = std::ranges::copy(step.positions, out).out;
+                     }
                      std::fill_n(out, step.positions.size(), 0);
                  });
 }
@@ -81,13 +90,16 @@ ggml_tensor* StepBuilder::positions_in(std::uint32_t ratio) {
                  });
 }
 
-ggml_tensor* StepBuilder::block_starts(std::uint32_t ratio) {
-    return input(fmt::format("starts of blocks of {}", ratio), GGML_TYPE_I32, {tokens_, 1, 1, 1},
-                 [ratio](const exec::Step& step, ggml_tensor* tensor) {
+ggml_tensor* StepBuilder::block_starts(std::uint32_t ratio, std::uint32_t copies) {
+    return input(fmt::format("{} times starts of blocks of {}", copies, ratio), GGML_TYPE_I32,
+                 {std::int64_t{copies} * tokens_, 1, 1, 1},
+                 [ratio, copies](const exec::Step& step, ggml_tensor* tensor) {
                      auto* out = static_cast<std::int32_t*>(tensor->data);
                      const auto before = static_cast<std::int32_t>(ratio) - 1;
-                     for (const std::int32_t position : step.positions) {
-                         *out++ = std::max(position - before, 0);
+                     for (std::uint32_t i = 0; i < copies; ++i) {
+                         for (const std::int32_t position : step.positions) {
+                             *out++ = std::max(position - before, 0);
+                         }
                      }
                  });
 }
@@ -191,28 +203,32 @@ ggml_tensor* StepBuilder::product(ggml_tensor* x, const Linear& linear) {
 
 ggml_tensor* StepBuilder::rotate(ggml_tensor* x, const Rope& rope) {
     if (rope.kind == RopeKind::none || rope.dimensions == 0) return x;
-    if (rope.kind == RopeKind::mrope || rope.kind == RopeKind::imrope) {
-        const int dimensions = static_cast<int>(rope.dimensions);
-        const int context = static_cast<int>(rope.original_context);
-        ggml_tensor* factors = rope.has_factors ? weights_.rope_factors : nullptr;
-        std::array<int, GGML_MROPE_SECTIONS> sections = rope.sections;
-        const int mode =
-            rope.kind == RopeKind::mrope ? GGML_ROPE_TYPE_MROPE : GGML_ROPE_TYPE_IMROPE;
-        return ggml_rope_multi(context_, x, mrope_positions(), factors, dimensions, sections.data(),
-                               mode, context, rope.base, rope.frequency_scale,
-                               rope.extrapolation_factor, rope.attention_factor, rope.beta_fast,
-                               rope.beta_slow);
-    }
-    return rotate(x, rope, positions());
+    return rotate(x, rope, has_sections(rope) ? mrope_positions() : positions());
 }
 
 ggml_tensor* StepBuilder::rotate(ggml_tensor* x, const Rope& rope, ggml_tensor* positions) {
     ggml_tensor* factors = rope.has_factors ? weights_.rope_factors : nullptr;
+    const int dimensions = static_cast<int>(rope.dimensions);
+    const int context = static_cast<int>(rope.original_context);
+    if (has_sections(rope)) {
+        std::array<int, GGML_MROPE_SECTIONS> sections = rope.sections;
+        const int mode =
+            rope.kind == RopeKind::mrope ? GGML_ROPE_TYPE_MROPE : GGML_ROPE_TYPE_IMROPE;
+        return ggml_rope_multi(context_, x, positions, factors, dimensions, sections.data(), mode,
+                               context, rope.base, rope.frequency_scale, rope.extrapolation_factor,
+                               rope.attention_factor, rope.beta_fast, rope.beta_slow);
+    }
     const int mode = rope.kind == RopeKind::neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
-    return ggml_rope_ext(context_, x, positions, factors, static_cast<int>(rope.dimensions), mode,
-                         static_cast<int>(rope.original_context), rope.base, rope.frequency_scale,
-                         rope.extrapolation_factor, rope.attention_factor, rope.beta_fast,
-                         rope.beta_slow);
+    return ggml_rope_ext(context_, x, positions, factors, dimensions, mode, context, rope.base,
+                         rope.frequency_scale, rope.extrapolation_factor, rope.attention_factor,
+                         rope.beta_fast, rope.beta_slow);
+}
+
+// With sections: for time, height, width and the fourth place, as the reference has pooled keys.
+ggml_tensor* StepBuilder::rotate_to_block_starts(ggml_tensor* x, const Rope& rope,
+                                                 std::uint32_t ratio) {
+    if (rope.kind == RopeKind::none || rope.dimensions == 0) return x;
+    return rotate(x, rope, block_starts(ratio, has_sections(rope) ? kSections : 1));
 }
 
 ggml_tensor* StepBuilder::unrotate(ggml_tensor* x, const Rope& rope) {

@@ -40,9 +40,10 @@ class StepBuilder {
     ggml_tensor* positions();        // i32 [tokens]
     ggml_tensor* mrope_positions();  // i32 [4 * tokens]: time, height, width, and zeros
     // Of each token its position in its block of `ratio` tokens, and that of the first token of the
-    // block that it ends (0 where it ends none before the first). Both i32 [tokens].
+    // block that it ends (0 where it ends none before the first), the whole several times. i32
+    // [tokens] and [copies * tokens].
     ggml_tensor* positions_in(std::uint32_t ratio);
-    ggml_tensor* block_starts(std::uint32_t ratio);
+    ggml_tensor* block_starts(std::uint32_t ratio, std::uint32_t copies = 1);
     ggml_tensor* output_rows();  // i32 [outputs]
     // f32 [1, 1, tokens]: 1 + scale * ln(1 + floor((p + offset) / length)).
     ggml_tensor* query_temperature(float scale, std::uint32_t length, std::uint32_t offset);
@@ -55,8 +56,10 @@ class StepBuilder {
     ggml_tensor* product(ggml_tensor* x, const Linear& linear);
     // x f32 [head size, heads, tokens].
     ggml_tensor* rotate(ggml_tensor* x, const Rope& rope);
-    // The same at other positions, i32 [tokens]; and back.
+    // The same at other positions, as positions() or mrope_positions() gives them; and back.
     ggml_tensor* rotate(ggml_tensor* x, const Rope& rope, ggml_tensor* positions);
+    // The same at the place of the first token of the block of `ratio` that each token ends.
+    ggml_tensor* rotate_to_block_starts(ggml_tensor* x, const Rope& rope, std::uint32_t ratio);
     ggml_tensor* unrotate(ggml_tensor* x, const Rope& rope);
     ggml_tensor* softcap(ggml_tensor* x, float cap);  // cap * tanh(x / cap); cap 0: x
     // Features [offset, offset + size) of x f32 [features, tokens], contiguous.

@@ -26,7 +26,7 @@ Status load_embedding(Tensors& tensors, const Config& config, Weights& weights) 
     if (config.stacks.size != 0) {
         STET_ASSIGN(weights.low_start, tensors.find("hrm.z_l_init", {width}, Need::required));
     }
-    if (config.hyper.streams != 0) {
+    if (config.hyper.streams != 0 && config.hyper.kind != HyperConnections::sinkhorn_mean) {
         STET_ASSIGN(weights.hyper_end, load_hyper(tensors, config, "output_hc"));
     }
     if (config.altup_streams != 0) {

@@ -1,6 +1,7 @@
 // Which rows a query attends to, where it doesn't attend to all that it sees. Rows are chosen in
 // blocks of one or more; a query that sees no more blocks than may be chosen has no choice, and
-// attends to all.
+// attends to all. What is scored may also be rows that were made of several tokens each, while
+// attention reads the tokens' own rows.
 //
 // Filled by a RowIndexer while a graph runs, read by the attention that follows, maybe of several
 // layers.
@@ -20,6 +21,9 @@ struct SelectionShape {
     std::uint32_t block_rows = 1;    // rows of a block; the last one may have fewer
     std::uint32_t local_blocks = 0;  // the last ones, which are chosen first whatever their score
     std::uint32_t ratio = 1;         // row i is made by token ratio * (i + 1) - 1
+    // A chosen row stands for the `ratio` tokens that it was made of: attention reads their rows,
+    // and those of the tokens after the last row that is seen.
+    bool stands_for_tokens = false;
 };
 
 class RowSelection {

@@ -112,7 +112,9 @@ std::uint64_t SparseAttentionJob::Impl::copied_rows_max() const {
         }
         if (const RowSelection* selection = sources[s].selection) {
             const SelectionShape& rule = selection->shape();
-            most = std::min(most, std::uint64_t{rule.blocks_max} * rule.block_rows);
+            std::uint64_t chosen = std::uint64_t{rule.blocks_max} * rule.block_rows;
+            if (rule.stands_for_tokens) chosen = (chosen + 1) * rule.ratio - 1;
+            most = std::min(most, chosen);
         }
         sum += most;
     }
@@ -198,9 +200,14 @@ std::uint64_t SparseAttentionJob::Impl::gather(const Item& item, ThreadMemory& o
         }
         const SelectionShape& rule = selection->shape();
         const std::uint32_t chooser = rule.choosers == 1 ? 0 : item.kv_head;
+        const std::uint64_t row_tokens = rule.stands_for_tokens ? rule.ratio : 1;
+        const std::uint64_t block_rows = rule.block_rows * row_tokens;
         for (const std::uint64_t block : selection->blocks(item.segment, item.token, chooser)) {
-            const std::uint64_t begin = block * rule.block_rows;
-            copy(begin, std::min<std::uint64_t>(begin + rule.block_rows, rows.end));
+            const std::uint64_t begin = block * block_rows;
+            copy(begin, std::min(begin + block_rows, rows.end));
+        }
+        if (rule.stands_for_tokens) {
+            copy(selection->visible_rows(segment.position + item.token) * rule.ratio, rows.end);
         }
     }
     return count;

@@ -77,6 +77,11 @@ ggml_tensor* clamped(ggml_context* context, ggml_tensor* x, float min, float max
 
 }  // namespace
 
+const char* shared_clamp_key(const Keys& keys, const Architecture& row) {
+    return row.shared_clamp && !keys.has("swiglu_clamp_shexp") ? "swiglu_clamp_exp"
+                                                               : "swiglu_clamp_shexp";
+}
+
 Result<ActivationPlan> resolve_activation(const Keys& keys, const Architecture& row,
                                           std::uint32_t layers, std::size_t layer,
                                           const char* clamp_key) {

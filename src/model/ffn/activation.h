@@ -26,6 +26,8 @@ struct ActivationPlan {
     float situ_up = 0.0F;
 };
 
+// The key of the limits of dense feed-forwards and shared experts.
+const char* shared_clamp_key(const Keys& keys, const Architecture& row);
 // `clamp_key`: swiglu_clamp_exp or swiglu_clamp_shexp.
 Result<ActivationPlan> resolve_activation(const Keys& keys, const Architecture& row,
                                           std::uint32_t layers, std::size_t layer,

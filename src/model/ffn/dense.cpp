@@ -21,7 +21,7 @@ Result<DensePlan> resolve_dense(const ResolveContext& context, std::size_t layer
     plan.gated = row.gated;
     plan.bias = row.biases == Biases::all || row.biases == Biases::all_but_output;
     STET_ASSIGN(plan.activation,
-                resolve_activation(keys, row, context.layers, layer, "swiglu_clamp_shexp"));
+                resolve_activation(keys, row, context.layers, layer, shared_clamp_key(keys, row)));
     return plan;
 }
 

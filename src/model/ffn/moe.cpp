@@ -67,11 +67,9 @@ Status resolve_branches(const ResolveContext& context, std::size_t layer, MoePla
     const Keys& keys = context.keys;
     const Architecture& row = context.row;
     plan.shared.size = tensor_rows(keys, layer, "ffn_down_shexp");
-    const char* clamp = row.shared_clamp && !keys.has("swiglu_clamp_shexp") ? "swiglu_clamp_exp"
-                                                                            : "swiglu_clamp_shexp";
     plan.shared.gated = row.gated;
     STET_ASSIGN(plan.shared.activation,
-                resolve_activation(keys, row, context.layers, layer, clamp));
+                resolve_activation(keys, row, context.layers, layer, shared_clamp_key(keys, row)));
     plan.output_scale = row.moe_scale;
     plan.dense_branch = row.dense_branch;
     if (row.dense_branch != DenseBranch::none) {

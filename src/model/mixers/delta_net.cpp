@@ -109,9 +109,12 @@ ggml_tensor* Layer::build(ggml_tensor* x) {
         return ggml_reshape_3d(context_, y, 1, plan_.heads, tokens);
     };
     DeltaInputs inputs;
-    inputs.q = unit_length(builder_, view_heads(builder_, mixed, 0, plan_.size, plan_.key_heads));
-    inputs.k =
-        unit_length(builder_, view_heads(builder_, mixed, keys, plan_.size, plan_.key_heads));
+    const auto unit = [&](std::int64_t offset) {
+        ggml_tensor* y = view_heads(builder_, mixed, offset, plan_.size, plan_.key_heads);
+        return unit_length(builder_, y, builder_.config().norm_epsilon);
+    };
+    inputs.q = unit(0);
+    inputs.k = unit(keys);
     inputs.v = view_heads(builder_, mixed, 2 * keys, plan_.size, plan_.heads);
     inputs.decay = heads(decay);
     inputs.beta = heads(ggml_sigmoid(context_, beta_));
@@ -124,7 +127,9 @@ ggml_tensor* Layer::build(ggml_tensor* x) {
     ggml_tensor* y = build_delta_rule(builder_, shape, plan_.state, inputs);
     if (builder_.only_state()) return y;
     y = builder_.rms_norm(y, weights_.norm);
-    y = ggml_swiglu_split(context_, z_, ggml_reshape_2d(context_, y, values, tokens));
+    y = ggml_reshape_2d(context_, y, values, tokens);
+    y = plan_.sigmoid_gate ? ggml_mul(context_, y, ggml_sigmoid(context_, z_))
+                           : ggml_swiglu_split(context_, z_, y);
     return builder_.product(y, weights_.out);
 }
 
@@ -133,6 +138,7 @@ ggml_tensor* Layer::build(ggml_tensor* x) {
 Result<DeltaNetPlan> resolve_delta_net(const ResolveContext& context, std::size_t /*layer*/) {
     const Keys& keys = context.keys;
     DeltaNetPlan plan;
+    plan.sigmoid_gate = context.row.sigmoid_delta_gate;
     plan.key_order = context.row.tiled_key_heads ? exec::KeyHeads::tiled : exec::KeyHeads::grouped;
     STET_ASSIGN(plan.taps, resolve_taps(context, "ssm.conv_kernel"));
     STET_ASSIGN(plan.size, keys.uint("ssm.state_size", 1, kHeadSizeMax));

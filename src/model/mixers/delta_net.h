@@ -3,7 +3,7 @@
 //   q, k, v = silu(conv(W_qkv x));  z = W_z x;  q, k at unit length
 //   beta = sigmoid(W_b x);  decay = exp(a * softplus(W_a x + dt)), a < 0
 //   y = delta rule of q, k, v, decay, beta    (exec/recurrent/linear_attention.h)
-//   W_o (norm(y) * silu(z)), the norm over a head
+//   W_o (norm(y) * silu(z)), the norm over a head; Qwen4: sigmoid(z)
 //
 // Files differ in how projections are put together: ssm_in holds q, k, v and z by key head (older
 // files of Qwen3-Next), ssm_ba holds beta and decay by key head.
@@ -26,6 +26,7 @@ struct DeltaNetPlan {
     exec::KeyHeads key_order = exec::KeyHeads::grouped;
     std::uint32_t size = 0;  // of a head
     std::uint32_t taps = 0;
+    bool sigmoid_gate = false;  // sigmoid(z), not silu(z)
     PlaneSlot conv, state;
 
     std::uint64_t keys() const { return std::uint64_t{key_heads} * size; }

@@ -17,7 +17,9 @@ constexpr std::uint32_t kRowsMax = 1U << 24;
 // GLM 5.2 and later, by their context: after the first three layers one in four has an indexer.
 constexpr std::uint32_t kLongContext = 1U << 20;
 
-Result<bool> has_own(const ResolveContext& context, std::size_t layer) {
+}  // namespace
+
+Result<bool> has_own_indexer(const ResolveContext& context, std::size_t layer) {
     constexpr std::string_view kTypes = "attention.indexer.types";
     const Keys& keys = context.keys;
     std::vector<std::uint32_t> types(context.layers, 1);
@@ -27,6 +29,8 @@ Result<bool> has_own(const ResolveContext& context, std::size_t layer) {
             return true;
         case IndexerLayers::by_key:
             if (!keys.has(kTypes)) return keys.missing(kTypes);
+            break;
+        case IndexerLayers::by_key_or_all:
             break;
         case IndexerLayers::by_key_or_context:
             for (std::size_t i = 0; i < types.size(); ++i) {
@@ -40,12 +44,11 @@ Result<bool> has_own(const ResolveContext& context, std::size_t layer) {
     return types[layer] != 0;
 }
 
-// That an earlier layer has chosen.
-Status check_earlier(const ResolveContext& context, std::size_t layer) {
+Status check_earlier_choice(const ResolveContext& context, std::size_t layer) {
     for (const LayerPlan& earlier : context.config.layers) {
         for (const MixerPlan& mixer : earlier.mixers) {
             const auto* mla = std::get_if<MlaPlan>(&mixer);
-            if (mla != nullptr && mla->indexer && mla->indexer->is_own) return {};
+            if (mla != nullptr && mla->has_own_choice()) return {};
         }
     }
     return Status(Code::corruption,
@@ -53,8 +56,6 @@ Status check_earlier(const ResolveContext& context, std::size_t layer) {
                               "before it has an indexer",
                               context.keys.file().path().string(), layer));
 }
-
-}  // namespace
 
 // The largest power of two times 64 that divides the key, as the reference has it.
 Result<std::uint32_t> hadamard_size(const ResolveContext& context, std::uint32_t key_size) {
@@ -84,9 +85,9 @@ Result<std::optional<IndexerPlan>> resolve_indexer(const ResolveContext& context
         if (optional) return std::optional<IndexerPlan>();
         return keys.missing("attention.indexer.top_k");
     }
-    STET_ASSIGN(plan.is_own, has_own(context, layer));
+    STET_ASSIGN(plan.is_own, has_own_indexer(context, layer));
     if (!plan.is_own) {
-        STET_TRY(check_earlier(context, layer));
+        STET_TRY(check_earlier_choice(context, layer));
         return std::optional(plan);
     }
     STET_ASSIGN(plan.heads, keys.uint("attention.indexer.head_count", 1, kHeadsMax));

@@ -45,6 +45,10 @@ struct IndexerWeights {
 
 // Size of the Hadamard matrix for heads of `size`: 0 where the architecture has none.
 Result<std::uint32_t> hadamard_size(const ResolveContext& context, std::uint32_t size);
+// Whether the layer chooses itself (IndexerLayers).
+Result<bool> has_own_indexer(const ResolveContext& context, std::size_t layer);
+// That a layer before this one has chosen.
+Status check_earlier_choice(const ResolveContext& context, std::size_t layer);
 // Nothing in layers that attend to all they see. `rope` is that of the layer's attention.
 Result<std::optional<IndexerPlan>> resolve_indexer(const ResolveContext& context, std::size_t layer,
                                                    const Rope& rope);

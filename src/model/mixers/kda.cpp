@@ -128,8 +128,8 @@ ggml_tensor* Layer::build(ggml_tensor* x) {
         return view_heads(builder_, qkv, which * channels, plan_.size, plan_.heads);
     };
     DeltaInputs inputs;
-    inputs.q = unit_length(builder_, heads(0));
-    inputs.k = unit_length(builder_, heads(1));
+    inputs.q = unit_length(builder_, heads(0), plan_.epsilon);
+    inputs.k = unit_length(builder_, heads(1), plan_.epsilon);
     inputs.v = heads(2);
     inputs.decay = decay(x);
     ggml_tensor* beta = ggml_sigmoid(context_, builder_.product(x, weights_.beta));
@@ -154,6 +154,8 @@ Result<KdaPlan> resolve_kda(const ResolveContext& context, std::size_t /*layer*/
     const Keys& keys = context.keys;
     KdaPlan plan;
     plan.positive_a = context.row.positive_kda_decay;
+    plan.epsilon =
+        context.row.kda_epsilon != 0.0F ? context.row.kda_epsilon : context.config.norm_epsilon;
     STET_ASSIGN(plan.taps, resolve_taps(context, "ssm.conv_kernel"));
     STET_ASSIGN(plan.size, keys.uint("kda.head_dim", 1, kHeadSizeMax));
     // Some files count no heads in layers without keys and values.

@@ -23,6 +23,7 @@ struct KdaPlan {
     std::uint32_t size = 0;  // of a head
     std::uint32_t taps = 0;
     float bound = 0.0F;       // of log decay; 0: none
+    float epsilon = 0.0F;     // of the lengths of q and k
     bool positive_a = false;  // the file's a is not negated
     PlaneSlot conv, state;    // conv: q, k, v one after the other
 

@@ -27,11 +27,11 @@ exec::HeadRows head_rows_of(const ggml_tensor* tensor) {
             tensor->nb[1] / sizeof(float)};
 }
 
-ggml_tensor* unit_length(StepBuilder& builder, ggml_tensor* x) {
+ggml_tensor* unit_length(StepBuilder& builder, ggml_tensor* x, float epsilon) {
     // x / sqrt(sum x^2 + e) is rms_norm(x) with e / n, over sqrt(n).
     const auto size = static_cast<float>(x->ne[0]);
     ggml_context* context = builder.context();
-    x = ggml_rms_norm(context, x, builder.config().norm_epsilon / size);
+    x = ggml_rms_norm(context, x, epsilon / size);
     return ggml_scale(context, x, 1.0F / std::sqrt(size));
 }
 

@@ -27,8 +27,8 @@ ggml_tensor* build_delta_rule(StepBuilder& builder, exec::LinearAttentionShape s
 // A tensor [size, heads, tokens] as the kernel sees it.
 exec::HeadRows head_rows_of(const ggml_tensor* tensor);
 
-// x / |x| of each head of x f32 [size, heads, tokens], with the model's epsilon under the root.
-ggml_tensor* unit_length(StepBuilder& builder, ggml_tensor* x);
+// x / |x| of each head of x f32 [size, heads, tokens], with epsilon under the root.
+ggml_tensor* unit_length(StepBuilder& builder, ggml_tensor* x, float epsilon);
 
 // Heads of `size` elements from feature `offset` of x f32 [features, tokens] -> [size, heads,
 // tokens], a strided view.

@@ -54,7 +54,7 @@ Status load_rows(Tensors& tensors, const std::string& base, const MlaPlan& plan,
 
 struct Row {
     ggml_tensor* latent;   // c [row_rank, tokens], contiguous
-    ggml_tensor* rotated;  // k_r [rope_size, 1, tokens], contiguous
+    ggml_tensor* rotated;  // k_r [rope_size, 1, tokens], contiguous; null: there is none
 };
 
 class Layer {
@@ -68,6 +68,9 @@ class Layer {
     Row row(ggml_tensor* x);
     ggml_tensor* rotate(ggml_tensor* x);
     std::vector<ggml_tensor*> append(const exec::AttentionShape& shape, const Row& row);
+    // What the layer's own indexer keeps; null: it has none.
+    ggml_tensor* append_index(ggml_tensor* x);
+    void choose(ggml_tensor* x, ggml_tensor* query_input, ggml_tensor* appended);
     ggml_tensor* query_input(ggml_tensor* x);
     ggml_tensor* queries(ggml_tensor* input);
     ggml_tensor* attend(ggml_tensor* q, const exec::AttentionShape& shape,
@@ -93,6 +96,7 @@ Row Layer::row(ggml_tensor* x) {
     ggml_tensor* both = builder_.product(x, weights_.kv_a);
     Row row{};
     row.latent = builder_.rms_norm(builder_.part(both, 0, plan_.row_rank), weights_.kv_a_norm);
+    if (plan_.rope_size == 0) return row;
     ggml_tensor* rotated = ggml_view_3d(context_, both, plan_.rope_size, 1, builder_.tokens(),
                                         both->nb[1], both->nb[1], plan_.row_rank * sizeof(float));
     if (weights_.k_norm) {
@@ -105,6 +109,9 @@ Row Layer::row(ggml_tensor* x) {
 std::vector<ggml_tensor*> Layer::append(const exec::AttentionShape& shape, const Row& row) {
     exec::Graph& graph = builder_.graph();
     const std::int64_t tokens = builder_.tokens();
+    if (plan_.is_absorbed && row.rotated == nullptr) {
+        return {graph.append_rows(row.latent, shape.k, plan_.k.group)};
+    }
     if (plan_.is_absorbed) {
         ggml_tensor* rotated = ggml_reshape_2d(context_, row.rotated, plan_.rope_size, tokens);
         ggml_tensor* rows = ggml_concat(context_, row.latent, rotated, 0);
@@ -136,7 +143,10 @@ ggml_tensor* Layer::queries(ggml_tensor* input) {
 
 ggml_tensor* Layer::ready(ggml_tensor* q) {
     const std::int64_t plain_size = plan_.plain_size();
-    ggml_tensor* rotated = rotate(of_each_head(context_, q, plain_size, plan_.rope_size));
+    ggml_tensor* rotated = nullptr;
+    if (plan_.rope_size != 0) {
+        rotated = rotate(of_each_head(context_, q, plain_size, plan_.rope_size));
+    }
     if (plain_size != 0) {
         ggml_tensor* plain = of_each_head(context_, q, 0, plain_size);
         if (plan_.is_absorbed) {
@@ -144,7 +154,8 @@ ggml_tensor* Layer::ready(ggml_tensor* q) {
             plain = ggml_mul_mat(context_, weights_.k_b, ggml_permute(context_, plain, 0, 2, 1, 3));
             plain = ggml_permute(context_, plain, 0, 2, 1, 3);
         }
-        rotated = ggml_concat(context_, plain, rotated, 0);
+        rotated = rotated == nullptr ? ggml_cont(context_, plain)
+                                     : ggml_concat(context_, plain, rotated, 0);
     }
     if (plan_.temperature_scale == 0.0F) return rotated;
     return ggml_mul(
@@ -188,7 +199,8 @@ exec::AttentionShape Layer::shape() const {
 ggml_tensor* Layer::attend(ggml_tensor* q, const exec::AttentionShape& shape,
                            std::vector<ggml_tensor*> after) {
     exec::Graph& graph = builder_.graph();
-    if (!plan_.indexer) return graph.attention(q, shape, plan_.k.group, after, weights_.sinks);
+    if (!plan_.indexer && !plan_.pooled_indexer)
+        return graph.attention(q, shape, plan_.k.group, after, weights_.sinks);
     const exec::Graph::Selected& selected = builder_.selected();
     after.push_back(selected.done);
     const std::array<exec::GroupRows, 1> sources = {
@@ -196,22 +208,32 @@ ggml_tensor* Layer::attend(ggml_tensor* q, const exec::AttentionShape& shape,
     return graph.attention(q, shape, sources, after, weights_.sinks);
 }
 
+ggml_tensor* Layer::append_index(ggml_tensor* x) {
+    if (!plan_.has_own_choice()) return nullptr;
+    return plan_.indexer
+               ? append_indexer_keys(builder_, *plan_.indexer, weights_.indexer, x)
+               : append_pooled_keys(builder_, *plan_.pooled_indexer, weights_.pooled_indexer, x);
+}
+
+void Layer::choose(ggml_tensor* x, ggml_tensor* query_input, ggml_tensor* appended) {
+    builder_.set_selected(
+        plan_.indexer
+            ? build_indexer(builder_, *plan_.indexer, weights_.indexer, x, query_input, appended)
+            : build_pooled_indexer(builder_, *plan_.pooled_indexer, weights_.pooled_indexer, x,
+                                   query_input, appended));
+}
+
 ggml_tensor* Layer::build(ggml_tensor* x) {
     const exec::AttentionShape shape = this->shape();
     std::vector<ggml_tensor*> appended = append(shape, row(x));
-    const bool has_indexer = plan_.indexer && plan_.indexer->is_own;
-    ggml_tensor* keys =
-        has_indexer ? append_indexer_keys(builder_, *plan_.indexer, weights_.indexer, x) : nullptr;
+    ggml_tensor* keys = append_index(x);
     if (builder_.only_state()) {
         for (ggml_tensor* rows : appended) builder_.expand(rows);
         if (keys != nullptr) builder_.expand(keys);
         return nullptr;
     }
     ggml_tensor* input = query_input(x);
-    if (has_indexer) {
-        builder_.set_selected(
-            build_indexer(builder_, *plan_.indexer, weights_.indexer, x, input, keys));
-    }
+    if (keys != nullptr) choose(x, input, keys);
     ggml_tensor* y = attend(ready(queries(input)), shape, std::move(appended));
     y = apply_head_gate(builder_, plan_.gate, weights_.gate, {plan_.heads, plan_.value_size},
                         open(y), x);
@@ -230,6 +252,10 @@ Result<MlaWeights> load(Tensors& tensors, std::size_t layer, const MlaPlan& plan
     STET_ASSIGN(weights.sinks, tensors.find(base + "sinks.weight", {plan.heads}, Need::optional));
     if (plan.indexer) {
         STET_ASSIGN(weights.indexer, load_indexer(tensors, layer, *plan.indexer, plan.query_rank));
+    }
+    if (plan.pooled_indexer) {
+        STET_ASSIGN(weights.pooled_indexer,
+                    load_pooled_indexer(tensors, layer, *plan.pooled_indexer, plan.query_rank));
     }
     STET_ASSIGN(weights.out,
                 tensors.linear(base + "output", std::uint64_t{plan.heads} * plan.value_size,

@@ -17,6 +17,7 @@
 #include "exec/attention.h"
 #include "model/architectures.h"
 #include "model/mixers/indexer.h"
+#include "model/mixers/pooled_indexer.h"
 #include "model/rope.h"
 #include "model/schema_builder.h"
 #include "model/tensors.h"
@@ -33,7 +34,7 @@ struct MlaPlan {
     std::uint32_t row_rank = 0;    // of c
     std::uint32_t key_size = 0;    // of a head, opened: plain_size() + rope_size
     std::uint32_t value_size = 0;  // of a head, opened
-    std::uint32_t rope_size = 0;   // of k_r, whether it is rotated or not
+    std::uint32_t rope_size = 0;   // of k_r, whether it is rotated or not; 0: there is none
     bool is_absorbed = true;
     Rope rope;
     float scale = 0.0F;
@@ -42,11 +43,15 @@ struct MlaPlan {
     exec::Window window_kind = exec::Window::none;
     std::uint32_t window = 0;  // tokens
     AttentionGate gate = AttentionGate::none;
-    std::optional<IndexerPlan> indexer;  // absorbed rows only
+    std::optional<IndexerPlan> indexer;  // absorbed rows only; at most one of both
+    std::optional<PooledIndexerPlan> pooled_indexer;
     PlaneSlot k;
     PlaneSlot v;  // opened only
 
     std::uint32_t plain_size() const { return key_size - rope_size; }
+    bool has_own_choice() const {
+        return (indexer && indexer->is_own) || (pooled_indexer && pooled_indexer->is_own);
+    }
 };
 
 struct MlaWeights {
@@ -62,6 +67,7 @@ struct MlaWeights {
     Linear gate;                   // to heads, or to heads * value_size
     ggml_tensor* sinks = nullptr;  // f32 [heads]
     IndexerWeights indexer;
+    PooledIndexerWeights pooled_indexer;
     Linear out;
 };
 

@@ -42,7 +42,9 @@ Status resolve_sizes(const ResolveContext& context, std::size_t layer, MlaPlan& 
     const std::string value = "attention.value_length" + (plan.is_absorbed ? "_mla" + ending : "");
     STET_ASSIGN(plan.key_size, keys.uint(key, 1, kHeadSizeMax));
     STET_ASSIGN(plan.value_size, keys.uint(value, 1, kHeadSizeMax));
-    STET_ASSIGN(plan.rope_size, keys.uint("rope.dimension_count", 1, kHeadSizeMax));
+    const bool may_lack_rope = context.row.rope == RopeKind::none && plan.is_absorbed;
+    STET_ASSIGN(plan.rope_size,
+                keys.uint("rope.dimension_count", may_lack_rope ? 0 : 1, kHeadSizeMax));
     const std::uint32_t rope_max = plan.is_absorbed ? plan.key_size - 1 : plan.key_size;
     if (plan.rope_size > rope_max || plan.rope_size % 2 != 0) {
         return keys.out_of_range("rope.dimension_count", std::to_string(plan.rope_size), 2,
@@ -128,9 +130,13 @@ Result<MlaPlan> resolve_mla(const ResolveContext& context, std::size_t layer) {
     STET_TRY(resolve_temperature(context, plan));
     STET_TRY(resolve_rows(context, plan));
     if (plan.window == 0 && plan.is_absorbed) {
-        STET_ASSIGN(plan.indexer, resolve_indexer(context, layer, plan.rope));
+        if (context.row.key_pools == KeyPools::none) {
+            STET_ASSIGN(plan.indexer, resolve_indexer(context, layer, plan.rope));
+        } else {
+            STET_ASSIGN(plan.pooled_indexer, resolve_pooled_indexer(context, layer, plan.rope));
+        }
     }
-    if (plan.indexer && plan.indexer->is_own && plan.query_rank == 0) {
+    if (plan.has_own_choice() && plan.query_rank == 0) {
         return context.keys.missing("attention.q_lora_rank");
     }
     return plan;

@@ -302,6 +302,67 @@ TEST(SparseAttention, LatentRowsThatWereChosenAndSinks) {
     }
 }
 
+// Choices are made among pooled rows; attention reads the tokens that they stand for, and the last
+// tokens, which no pooled row has yet.
+TEST(SparseAttention, ChosenRowsMayStandForTokens) {
+    std::mt19937 random(23);
+    constexpr std::uint32_t kHeads = 3, kSize = 16, kRatio = 4, kCount = 5;
+    const Pages tokens(200, kSize, random);
+    const Pages pools(50, kSize, random);
+    const std::vector<Segment> own{tokens.segment(10, 70, 0), tokens.segment(150, 3, 70)};
+    const std::vector<Segment> pooled{pools.segment(10, 70, 0), pools.segment(150, 3, 70)};
+    const auto q = made(73 * kHeads * kSize, random);
+    const auto index_q = made(73 * kSize, random);
+    const auto weights = made(73, random);
+    RowSelection selection({.blocks_max = kCount, .ratio = kRatio, .stands_for_tokens = true});
+    RowIndexer indexer({1, kSize, pools.plane()}, selection);
+    choose(indexer, pooled, {index_q.data(), kSize, weights.data(), 1}, 2);
+    EXPECT_EQ(selection.first_choice(0), 13U);  // position 23 completes the sixth pool
+    AttentionShape shape;
+    shape.heads = kHeads;
+    shape.kv_heads = 1;
+    shape.key_size = shape.value_size = kSize;
+    shape.scale = 0.3F;
+    const RowSource sources[] = {{tokens.plane(), tokens.plane(), 1, &selection}};
+    const std::span<const Segment> spans[] = {own};
+    AttentionScratch scratch;
+    SparseAttentionJob job;
+    std::vector<float> out(73 * kHeads * kSize, 1e30F);
+    job.reset(shape, sources, spans, 2, scratch);
+    on_threads(
+        2, [&](int thread) { job.compute(q.data(), kHeads * kSize, nullptr, out.data(), thread); });
+    for (std::uint32_t column = 0; column < 73; ++column) {
+        const std::size_t s = column < 70 ? 0 : 1;
+        const std::uint32_t token = column - own[s].token_begin;
+        const std::uint64_t position = own[s].position + token;
+        std::vector<RowRef> rows;
+        const auto add = [&](std::uint64_t begin, std::uint64_t end) {
+            for (std::uint64_t row = begin; row < end; ++row) {
+                rows.push_back({tokens.row(row), tokens.row(row)});
+            }
+        };
+        const std::uint64_t tail = (position + 1) / kRatio * kRatio;
+        if (token < selection.first_choice(s)) {
+            add(0, tail);
+        } else {
+            std::vector<float> scores;
+            for (std::uint64_t pool = 0; pool < tail / kRatio; ++pool) {
+                const float score = dot(&index_q[column * kSize], pools.row(pool), kSize);
+                scores.push_back(weights[column] * std::max(0.0F, score));
+            }
+            for (const std::uint32_t pool : best(scores, kCount)) {
+                add(pool * kRatio, (pool + 1) * kRatio);
+            }
+        }
+        add(tail, position + 1);
+        for (std::uint32_t head = 0; head < kHeads; ++head) {
+            const std::size_t place = std::size_t{column} * kHeads + head;
+            expect_close(attend(&q[place * kSize], rows, kSize, kSize, shape.scale, nullptr),
+                         &out[place * kSize]);
+        }
+    }
+}
+
 TEST(SparseAttention, EachKvHeadHasBlocksOfItsOwn) {
     std::mt19937 random(13);
     constexpr std::uint32_t kKv = 2, kHeads = 4, kSize = 16, kRow = 2 * kKv * kSize;
