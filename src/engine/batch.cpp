@@ -54,6 +54,7 @@ const exec::Step& Batch::step() {
         sequence.token_begin = token_begin;
         sequence.token_count = counts_[i];
         step_.sequences.push_back(sequence);
+        step_.histories.emplace_back(appends_[i].next().tokens);
         for (std::size_t g = 0; g < step_.segments.size(); ++g) {
             step_.segments[g].push_back(segment_of(appends_[i], g, sequence));
         }

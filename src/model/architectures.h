@@ -376,6 +376,7 @@ struct Architecture {
     EmbeddingNorm embedding_norm = EmbeddingNorm::none;
     bool residual_mix = false;      // attn_res.block_size applies (Kimi K3)
     bool altup = false;             // several residual streams (Gemma 3n)
+    bool ngrams = false;            // per_layer_token_embd is of n-grams (model/ngram.h)
     bool layer_embeddings = false;  // per_layer_token_embd adds to each layer (Gemma 4)
 
     // Output.

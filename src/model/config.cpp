@@ -119,6 +119,7 @@ Result<LayerPlan> resolve_layer(const ResolveContext& context, bool is_recurrent
     LayerPlan plan;
     plan.weights = layer;
     const std::size_t planes = context.schema.plane_count();
+    STET_ASSIGN(plan.ngram, resolve_ngram(context, layer, is_recurrent));
     STET_TRY(resolve_mixers(context, is_recurrent, layer, plan));
     STET_ASSIGN(plan.ffn, resolve_ffn(context, layer));
     plan.has_rows = context.schema.plane_count() != planes;

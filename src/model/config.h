@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,14 +12,16 @@
 #include "model/architectures.h"
 #include "model/ffn/ffn.h"
 #include "model/mixers/mixer.h"
+#include "model/ngram.h"
 #include "model/schema_builder.h"
 #include "stet/status.h"
 
 namespace stet::model {
 
 struct LayerPlan {
-    std::size_t weights = 0;        // whose weights: blk.N (looped models run a layer again)
-    std::vector<MixerPlan> mixers;  // none, one, or two whose results are added
+    std::size_t weights = 0;         // whose weights: blk.N (looped models run a layer again)
+    std::optional<NgramPlan> ngram;  // before all else
+    std::vector<MixerPlan> mixers;   // none, one, or two whose results are added
     FfnPlan ffn;
     bool has_rows = false;  // keeps state: a step must come this far even if no logits are wanted
     bool is_parallel = false;   // mixer and feed-forward read the same x
@@ -37,7 +40,8 @@ struct Stacks {
 struct Hyper {
     HyperConnections kind = HyperConnections::none;
     std::uint32_t streams = 0;
-    std::uint32_t sinkhorn_steps = 0;
+    std::uint32_t sinkhorn_steps = 0;  // 0: streams don't mix beside the branches
+    std::uint32_t rank = 0;            // of the gate, where it has one
     float epsilon = 0.0F;
     float magnitude = 0.0F;
 };

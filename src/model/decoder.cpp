@@ -241,8 +241,8 @@ void Decoder::build() {
     if (config_.layer_embedding != 0) for_layers_ = embed_for_layers(embedded_);
     ggml_tensor* x = run(embedded_);
     if (x == nullptr) return;
-    // The stacks' last norm is the output's.
-    if (config_.stacks.size == 0) x = builder_.norm(x, weights_.output_norm);
+    // The stacks' last norm is the output's, and so is the streams' own.
+    if (config_.stacks.size == 0 && row_.pre_norm != PreNorm::in_streams) x = builder_.norm(x, weights_.output_norm);
     head(x);
 }
 

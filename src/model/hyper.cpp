@@ -14,12 +14,13 @@ constexpr std::uint32_t kStreamsMax = 64;
 // What the kernel of the doubly stochastic matrix is made for.
 constexpr std::uint32_t kSinkhornStreams = 4;
 constexpr std::uint32_t kSinkhornStepsMax = 1000;
-constexpr float kSinkhornMagnitude = 2.0F;
+constexpr float kMagnitude = 2.0F;  // of what has no key for it
+constexpr std::string_view kEnd = "output_hc";
 
-// How a branch reads and writes the streams.
-struct Coefficients {
-    ggml_tensor* pre;      // [streams, tokens]
-    ggml_tensor* post;     // [streams, tokens]
+// What a branch reads of the streams, and how its result is written to them.
+struct Branch {
+    ggml_tensor* input;    // [width, tokens]
+    ggml_tensor* post;     // [streams, tokens]; null: nothing is written
     ggml_tensor* between;  // C [to, from, tokens]; null: the identity
 };
 
@@ -31,16 +32,19 @@ class Streams {
         streams_ = ggml_repeat_4d(context_, x, x->ne[0], plan_.streams, x->ne[2], 1);
     }
 
-    Coefficients coefficients(const HyperWeights& weights) const;
-    // What a branch reads, [width, tokens].
-    ggml_tensor* read(ggml_tensor* pre) const { return ggml_dsv4_hc_pre(context_, streams_, pre); }
-    void write(ggml_tensor* y, const Coefficients& coefficients);
+    Branch open(const HyperWeights& weights) const;
+    void write(ggml_tensor* y, const Branch& branch);
+    void add_ngrams(const NgramPlan& plan, const NgramWeights& weights) {
+        streams_ = build_ngram(builder_, plan, weights, streams_);
+    }
     void only_outputs();
     ggml_tensor* end(const HyperWeights& weights) const;
 
   private:
-    ggml_tensor* mean() const;
+    Branch open_low_rank(const HyperWeights& weights) const;
+    ggml_tensor* mean(ggml_tensor* streams) const;
     ggml_tensor* mixes(const HyperWeights& weights) const;
+    ggml_tensor* pre(ggml_tensor* mixes, const HyperWeights& weights) const;
     // sigmoid(scale[which] * mixes + base) of `streams` of both that begin at which * streams.
     ggml_tensor* gate(ggml_tensor* mixes, const HyperWeights& weights, std::size_t which) const;
 
@@ -65,30 +69,51 @@ ggml_tensor* Streams::gate(ggml_tensor* mixes, const HyperWeights& weights,
     return ggml_sigmoid(context_, ggml_add(context_, ggml_mul(context_, x, scale), base));
 }
 
-Coefficients Streams::coefficients(const HyperWeights& weights) const {
+ggml_tensor* Streams::pre(ggml_tensor* mixes, const HyperWeights& weights) const {
+    return ggml_scale_bias(context_, gate(mixes, weights, 0), 1.0F, plan_.epsilon);
+}
+
+Branch Streams::open(const HyperWeights& weights) const {
+    if (plan_.kind == HyperConnections::low_rank) return open_low_rank(weights);
     ggml_tensor* mixed = mixes(weights);
-    Coefficients result{};
-    result.pre = ggml_scale_bias(context_, gate(mixed, weights, 0), 1.0F, plan_.epsilon);
+    Branch branch{};
+    branch.input = ggml_dsv4_hc_pre(context_, streams_, pre(mixed, weights));
     const float bias = plan_.kind == HyperConnections::independent ? plan_.epsilon : 0.0F;
-    result.post = ggml_scale_bias(context_, gate(mixed, weights, 1), plan_.magnitude, bias);
+    branch.post = ggml_scale_bias(context_, gate(mixed, weights, 1), plan_.magnitude, bias);
     if (plan_.sinkhorn_steps != 0) {
-        result.between =
+        branch.between =
             ggml_dsv4_hc_comb(context_, mixed, weights.scale, weights.base, plan_.epsilon,
                               static_cast<std::int32_t>(plan_.sinkhorn_steps));
     }
-    return result;
+    return branch;
 }
 
-void Streams::write(ggml_tensor* y, const Coefficients& coefficients) {
-    if (coefficients.between != nullptr) {
-        streams_ =
-            ggml_dsv4_hc_post(context_, y, streams_, coefficients.post, coefficients.between);
+Branch Streams::open_low_rank(const HyperWeights& weights) const {
+    const std::int64_t width = streams_->ne[0];
+    const std::int64_t tokens = streams_->ne[2];
+    const float share = 1.0F / static_cast<float>(plan_.streams);
+    ggml_tensor* normed = ggml_mul(context_, builder_.rms_norm(streams_, {}), weights.norm);
+    ggml_tensor* all = ggml_reshape_2d(context_, normed, width * plan_.streams, tokens);
+    ggml_tensor* low = ggml_scale(context_, builder_.product(all, weights.down), share);
+    ggml_tensor* gate = builder_.product(ggml_silu(context_, low), weights.up);
+    gate = ggml_reshape_3d(context_, ggml_sigmoid(context_, gate), width, plan_.streams, tokens);
+    Branch branch{};
+    branch.input = mean(ggml_mul(context_, normed, gate));
+    if (!weights.inject) return branch;
+    ggml_tensor* post = ggml_scale(context_, builder_.product(all, weights.inject), share);
+    branch.post = ggml_scale(context_, ggml_sigmoid(context_, post), plan_.magnitude);
+    return branch;
+}
+
+void Streams::write(ggml_tensor* y, const Branch& branch) {
+    if (branch.between != nullptr) {
+        streams_ = ggml_dsv4_hc_post(context_, y, streams_, branch.post, branch.between);
         return;
     }
     const std::int64_t tokens = y->ne[1];
     ggml_tensor* all = ggml_repeat_4d(context_, ggml_reshape_3d(context_, y, y->ne[0], 1, tokens),
                                       y->ne[0], plan_.streams, tokens, 1);
-    ggml_tensor* post = ggml_reshape_3d(context_, coefficients.post, 1, plan_.streams, tokens);
+    ggml_tensor* post = ggml_reshape_3d(context_, branch.post, 1, plan_.streams, tokens);
     streams_ = ggml_add(context_, streams_, ggml_mul(context_, all, post));
 }
 
@@ -99,10 +124,10 @@ void Streams::only_outputs() {
     streams_ = ggml_reshape_3d(context_, all, width, plan_.streams, all->ne[1]);
 }
 
-ggml_tensor* Streams::mean() const {
+ggml_tensor* Streams::mean(ggml_tensor* streams) const {
     const auto stream = [&](std::uint32_t i) {
-        return ggml_view_2d(context_, streams_, streams_->ne[0], streams_->ne[2], streams_->nb[2],
-                            i * streams_->nb[1]);
+        return ggml_view_2d(context_, streams, streams->ne[0], streams->ne[2], streams->nb[2],
+                            i * streams->nb[1]);
     };
     ggml_tensor* sum = stream(0);
     for (std::uint32_t i = 1; i < plan_.streams; ++i) sum = ggml_add(context_, sum, stream(i));
@@ -110,9 +135,9 @@ ggml_tensor* Streams::mean() const {
 }
 
 ggml_tensor* Streams::end(const HyperWeights& weights) const {
-    if (plan_.kind == HyperConnections::sinkhorn_mean) return mean();
-    ggml_tensor* pre = gate(mixes(weights), weights, 0);
-    return read(ggml_scale_bias(context_, pre, 1.0F, plan_.epsilon));
+    if (plan_.kind == HyperConnections::sinkhorn_mean) return mean(streams_);
+    if (plan_.kind == HyperConnections::low_rank) return open_low_rank(weights).input;
+    return ggml_dsv4_hc_pre(context_, streams_, pre(mixes(weights), weights));
 }
 
 }  // namespace
@@ -121,6 +146,12 @@ Result<Hyper> resolve_hyper(const Keys& keys, const Architecture& row) {
     Hyper plan;
     plan.kind = row.hyper_connections;
     if (plan.kind == HyperConnections::none) return plan;
+    if (plan.kind == HyperConnections::low_rank) {
+        STET_ASSIGN(plan.streams, keys.uint("hyper_connection.count", 2, kStreamsMax));
+        STET_ASSIGN(plan.rank, keys.uint("hyper_connection.low_rank", 1, kWidthMax));
+        plan.magnitude = kMagnitude;
+        return plan;
+    }
     STET_ASSIGN(plan.epsilon, keys.number("hyper_connection.epsilon"));
     if (plan.kind == HyperConnections::independent) {
         STET_ASSIGN(plan.streams, keys.uint("hyper_connection.count", 1, kStreamsMax));
@@ -131,16 +162,47 @@ Result<Hyper> resolve_hyper(const Keys& keys, const Architecture& row) {
                 keys.uint("hyper_connection.count", kSinkhornStreams, kSinkhornStreams));
     STET_ASSIGN(plan.sinkhorn_steps,
                 keys.uint("hyper_connection.sinkhorn_iterations", 1, kSinkhornStepsMax));
-    plan.magnitude = kSinkhornMagnitude;
+    plan.magnitude = kMagnitude;
     return plan;
 }
 
+Result<ggml_tensor*> find_stream_norm(Tensors& tensors, const Config& config,
+                                      const std::string& name) {
+    const std::uint64_t width = config.width;
+    const std::uint64_t streams = config.hyper.streams;
+    const gguf::Tensor* found = tensors.file().find_tensor(name + ".weight");
+    if (found == nullptr || found->dimensions != 1) {
+        return tensors.find(name + ".weight", {width, streams}, Need::required,
+                            Tensors::Use::values);
+    }
+    return tensors.find(name + ".weight", {width * streams}, Need::required, Tensors::Use::values);
+}
+
+namespace {
+
+Result<HyperWeights> load_low_rank(Tensors& tensors, const Config& config,
+                                   const std::string& name) {
+    const std::uint64_t size = std::uint64_t{config.hyper.streams} * config.width;
+    HyperWeights weights;
+    STET_ASSIGN(weights.norm, find_stream_norm(tensors, config, name + "_norm"));
+    STET_ASSIGN(weights.down,
+                tensors.linear(name + "_down", size, config.hyper.rank, Need::required));
+    STET_ASSIGN(weights.up, tensors.linear(name + "_up", config.hyper.rank, size, Need::required));
+    if (name == kEnd) return weights;
+    STET_ASSIGN(weights.inject,
+                tensors.linear(name + "_inject", size, config.hyper.streams, Need::required));
+    return weights;
+}
+
+}  // namespace
+
 Result<HyperWeights> load_hyper(Tensors& tensors, const Config& config, const std::string& name) {
     const Hyper& plan = config.hyper;
+    if (plan.kind == HyperConnections::low_rank) return load_low_rank(tensors, config, name);
     const std::uint64_t streams = plan.streams;
     std::uint64_t size = streams;
     std::uint64_t scales = 1;
-    if (name != "output_hc") {
+    if (name != kEnd) {
         const bool is_sinkhorn = plan.sinkhorn_steps != 0;
         size = 2 * streams + (is_sinkhorn ? streams * streams : 0);
         scales = is_sinkhorn ? 3 : 2;
@@ -155,26 +217,30 @@ Result<HyperWeights> load_hyper(Tensors& tensors, const Config& config, const st
 
 ggml_tensor* build_hyper(StepBuilder& builder, ggml_tensor* x, std::size_t last_with_rows) {
     const Config& config = builder.config();
+    const bool has_norms = config.architecture->pre_norm != PreNorm::in_streams;
+    const auto normed = [&](ggml_tensor* input, const Norm& norm) {
+        return has_norms ? builder.norm(input, norm) : input;
+    };
     Streams streams(builder, x);
     for (std::size_t i = 0; i < config.layers.size(); ++i) {
         const LayerPlan& plan = config.layers[i];
         const LayerWeights& weights = builder.weights().layers[plan.weights];
         builder.set_only_state(i == last_with_rows && builder.outputs() == 0);
+        if (plan.ngram) streams.add_ngrams(*plan.ngram, weights.ngram);
         for (std::size_t m = 0; m < plan.mixers.size(); ++m) {
-            const Coefficients of_mixer = streams.coefficients(weights.hyper_mixer);
-            ggml_tensor* normed = builder.norm(streams.read(of_mixer.pre), weights.mixer_norm);
-            ggml_tensor* y = build_mixer(builder, plan.mixers[m], weights.mixers[m], normed);
+            const Branch branch = streams.open(weights.hyper_mixer);
+            ggml_tensor* y = build_mixer(builder, plan.mixers[m], weights.mixers[m],
+                                         normed(branch.input, weights.mixer_norm));
             if (builder.only_state()) {
                 if (y != nullptr) builder.expand(y);
                 return nullptr;
             }
-            streams.write(y, of_mixer);
+            streams.write(y, branch);
         }
         if (i + 1 == config.layers.size()) streams.only_outputs();
-        const Coefficients of_ffn = streams.coefficients(weights.hyper_ffn);
-        ggml_tensor* read = streams.read(of_ffn.pre);
-        const FfnInput in{builder.norm(read, weights.ffn_norm), read, read};
-        streams.write(build_ffn(builder, plan.ffn, weights.ffn, in), of_ffn);
+        const Branch branch = streams.open(weights.hyper_ffn);
+        const FfnInput in{normed(branch.input, weights.ffn_norm), branch.input, branch.input};
+        streams.write(build_ffn(builder, plan.ffn, weights.ffn, in), branch);
     }
     return streams.end(builder.weights().hyper_end);
 }

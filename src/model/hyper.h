@@ -23,15 +23,27 @@ namespace stet::model {
 
 class StepBuilder;
 
+// Low rank (Qwen4), with n_i = norm(h_i) and weights for each stream:
+//
+//   g = sigmoid(W_up silu(W_down n / streams));  y = branch(mean_i g_i n_i)
+//   h_i += 2 sigmoid(W_inject n / streams)_i y
 struct HyperWeights {
     ggml_tensor* mixes = nullptr;  // W [streams * width, pre, post and C]
     ggml_tensor* base = nullptr;   // f32 b
     ggml_tensor* scale = nullptr;  // f32 s
+    // Low rank.
+    ggml_tensor* norm = nullptr;  // f32 [width, streams]
+    Linear down, up;              // streams * width -> rank -> streams * width
+    Linear inject;                // to streams; not at the end
 };
 
 Result<Hyper> resolve_hyper(const Keys& keys, const Architecture& row);
 // `name`: blk.N.hc_attn, blk.N.hc_ffn, or output_hc, which only has pre.
 Result<HyperWeights> load_hyper(Tensors& tensors, const Config& config, const std::string& name);
+
+// A weight of each stream's norm, f32 [width, streams] or [width * streams].
+Result<ggml_tensor*> find_stream_norm(Tensors& tensors, const Config& config,
+                                      const std::string& name);
 
 // The embedding x [width, tokens] through all layers, [width, outputs]. Null when the step only
 // fills the state; `last_with_rows` is the last layer that has any.

@@ -51,7 +51,7 @@ Status load_embedding(Tensors& tensors, const Config& config, Weights& weights) 
 Status load_head(Tensors& tensors, const Config& config, Weights& weights) {
     const Architecture& row = *config.architecture;
     const std::uint64_t width = config.width;
-    if (row.pre_norm != PreNorm::weightless) {
+    if (row.pre_norm != PreNorm::weightless && row.pre_norm != PreNorm::in_streams) {
         STET_ASSIGN(weights.output_norm,
                     tensors.norm(std::string(row.output_norm), width, Need::required));
     }
@@ -111,6 +111,9 @@ Result<LayerWeights> load_layer(Tensors& tensors, const Config& config, const La
     const std::string base = fmt::format("blk.{}.", plan.weights);
     const std::uint64_t width = config.width;
     LayerWeights layer;
+    if (plan.ngram) {
+        STET_ASSIGN(layer.ngram, load_ngram(tensors, config, plan.weights, *plan.ngram));
+    }
     for (const MixerPlan& mixer : plan.mixers) {
         STET_ASSIGN(auto loaded, load_mixer(tensors, plan.weights, mixer));
         layer.mixers.push_back(std::move(loaded));

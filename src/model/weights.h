@@ -8,6 +8,7 @@
 #include "model/altup.h"
 #include "model/config.h"
 #include "model/hyper.h"
+#include "model/ngram.h"
 #include "model/residual_mix.h"
 #include "model/tensors.h"
 #include "stet/status.h"
@@ -27,6 +28,7 @@ struct LayerWeights {
     Norm embedding_post_norm;
     AltupLayerWeights altup;
     HyperWeights hyper_mixer, hyper_ffn;
+    NgramWeights ngram;
     ResidualMixWeights residual_mix;
 };
 

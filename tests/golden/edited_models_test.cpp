@@ -2,6 +2,7 @@
 // bits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "engine/engine.h"
@@ -167,6 +168,89 @@ TEST_F(ExpertGroups, WithTooFewExpertsAreRefused) {
     ASSERT_FALSE(none);
     EXPECT_EQ(none.status().code(), Code::corruption);
 }
+
+// Pooled indexers whose choice is smaller than what is seen: the small models choose everything.
+class PooledChoice : public testing::TestWithParam<std::string> {
+  protected:
+    void SetUp() override {
+        const auto file = test::open_model("archs/" + GetParam() + "-moe.gguf");
+        if (!file) return;
+        const std::string chosen = GetParam() + ".attention.indexer.top_k";
+        edited_ = test::edit_model(
+            *file,
+            {.key =
+                 [&](test::GgufWriter& writer, const std::string& key, const gguf::Value&) {
+                     if (key != chosen) return false;
+                     writer.set_u32(key, 8);  // two keys of four tokens
+                     return true;
+                 }},
+            directory_ / "edited.gguf");
+        ASSERT_NE(edited_, nullptr);
+        for (std::int32_t i = 0; i < 96; ++i) tokens_.push_back(i * 37 % 101);
+    }
+    std::unique_ptr<Engine> engine(int threads) {
+        auto file = gguf::File::open(Env::posix(), edited_->path());
+        EXPECT_TRUE(file);
+        engine::EngineOptions options;
+        options.model.threads = threads;
+        auto engine = Engine::create(*std::move(file), options, true);
+        EXPECT_TRUE(engine) << engine.status().to_string();
+        return *std::move(engine);
+    }
+    // Logits of the last token after steps that end before the tokens named.
+    std::vector<float> last(Engine& engine, const std::vector<std::size_t>& ends) {
+        state::Sequence sequence = state::Sequence::empty(engine.schema());
+        std::vector<float> logits;
+        std::size_t begin = 0;
+        for (const std::size_t end : ends) {
+            const engine::Part part{&sequence, std::span(tokens_).subspan(begin, end - begin),
+                                    engine::Logits::last};
+            const auto answer = engine.run(std::span(&part, 1));
+            EXPECT_TRUE(answer) << answer.status().to_string();
+            if (!answer) return {};
+            logits.assign(answer->begin(), answer->end());
+            begin = end;
+        }
+        return logits;
+    }
+
+    test::TempDirectory directory_;
+    std::unique_ptr<gguf::File> edited_;  // null: the model isn't there
+    std::vector<state::Token> tokens_;
+};
+
+TEST_P(PooledChoice, CutsAndThreadsChangeNothing) {
+    if (!edited_) return;
+    const auto two = engine(2);
+    const auto whole = last(*two, {96});
+    EXPECT_EQ(last(*engine(1), {96}), whole);
+    for (const auto& ends : {std::vector<std::size_t>{60, 96}, {1, 2, 3, 5, 8, 50, 51, 95, 96}}) {
+        EXPECT_LT(test::nmse(whole, last(*two, ends)), 1e-9);
+    }
+}
+
+TEST_P(PooledChoice, IsOfTheBestKeysAndTheLastTokens) {
+    if (!edited_) return;
+    const auto one = engine(1);
+    const auto chosen = last(*one, {96});
+    // Whatever was chosen of four pools, it is not all of them; of two it is.
+    tokens_.resize(11);
+    const auto all = last(*one, {11});
+    const auto file = test::open_model("archs/" + GetParam() + "-moe.gguf");
+    edited_ = test::edit_model(*file, {}, directory_ / "whole.gguf");
+    const auto whole = engine(1);
+    EXPECT_EQ(last(*whole, {11}), all);
+    tokens_.clear();
+    for (std::int32_t i = 0; i < 96; ++i) tokens_.push_back(i * 37 % 101);
+    EXPECT_GT(test::nmse(last(*whole, {96}), chosen), 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, PooledChoice, testing::Values("glm5-next", "qwen4exp"),
+                         [](const auto& parameter) {
+                             std::string name = parameter.param;
+                             std::ranges::replace(name, '-', '_');
+                             return name;
+                         });
 
 }  // namespace
 }  // namespace stet

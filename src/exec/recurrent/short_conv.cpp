@@ -13,7 +13,7 @@ struct Strip {
     std::uint32_t begin;  // channel
     std::uint32_t count;
     std::array<float, kShortConvTapsMax * kStrip> weight;   // [taps][kStrip]
-    std::array<float, kShortConvTapsMax * kStrip> history;  // [taps - 1][kStrip], oldest first
+    std::array<float, kShortConvKeptMax * kStrip> history;  // [kept][kStrip], oldest first
     std::array<float, kStrip> bias;
 };
 
@@ -26,7 +26,7 @@ void turn_weights(const ShortConv& conv, Strip& strip) {
 }
 
 void read_history(const ShortConv& conv, const Segment& segment, Strip& strip) {
-    const std::uint32_t kept = conv.taps - 1;
+    const std::uint32_t kept = conv.kept();
     const float* rows = base_row(segment, conv.offset_bytes);
     if (rows == nullptr) {
         std::fill_n(strip.history.begin(), kept * kStrip, 0.0F);
@@ -38,16 +38,16 @@ void read_history(const ShortConv& conv, const Segment& segment, Strip& strip) {
     }
 }
 
-// Where the strip's values of token `t` are; t counts from -(taps - 1) at the oldest of history.
+// Where the strip's values of token `t` are; t counts from -kept at the oldest of history.
 const float* values_at(const ShortConv& conv, const Strip& strip, const ConstRows& x,
                        const Segment& segment, std::int64_t t) {
-    if (t < 0) return strip.history.data() + (t + conv.taps - 1) * kStrip;
+    if (t < 0) return strip.history.data() + (t + conv.kept()) * kStrip;
     return x.row(segment.token_begin + static_cast<std::uint64_t>(t)) + strip.begin;
 }
 
 void write_history(const ShortConv& conv, const Strip& strip, const ConstRows& x,
                    const Segment& segment) {
-    const std::uint32_t kept = conv.taps - 1;
+    const std::uint32_t kept = conv.kept();
     float* rows = new_row(segment, conv.offset_bytes) + std::uint64_t{strip.begin} * kept;
     for (std::uint32_t k = 0; k < kept; ++k) {
         const std::int64_t t = static_cast<std::int64_t>(segment.token_count) - kept + k;
@@ -68,7 +68,8 @@ void convolve(const ShortConv& conv, const Strip& strip, const ConstRows& x, con
         float* sum = out.row(segment.token_begin + i) + strip.begin;
         std::copy_n(strip.bias.begin(), strip.count, sum);
         for (std::uint32_t k = 0; k < conv.taps; ++k) {
-            const std::int64_t t = std::int64_t{i} - (conv.taps - 1) + k;
+            const std::int64_t t =
+                std::int64_t{i} - std::int64_t{conv.taps - 1 - k} * conv.dilation;
             add_products(strip.weight.data() + k * kStrip, values_at(conv, strip, x, segment, t),
                          strip.count, sum);
         }

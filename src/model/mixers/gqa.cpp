@@ -153,6 +153,23 @@ exec::AttentionShape attention_shape(const StepBuilder& builder, const GqaPlan& 
     return shape;
 }
 
+// What the layer's indexer keeps; null: it has none.
+ggml_tensor* append_index(StepBuilder& builder, const GqaPlan& plan, const GqaWeights& weights,
+                          ggml_tensor* x) {
+    if (plan.indexer) return append_block_keys(builder, *plan.indexer, weights.indexer, x);
+    if (!plan.pooled_indexer) return nullptr;
+    return append_pooled_keys(builder, *plan.pooled_indexer, weights.pooled_indexer, x);
+}
+
+exec::Graph::Selected choose(StepBuilder& builder, const GqaPlan& plan, const GqaWeights& weights,
+                             ggml_tensor* x, ggml_tensor* appended) {
+    if (plan.indexer) {
+        return build_block_indexer(builder, *plan.indexer, weights.indexer, x, appended);
+    }
+    return build_pooled_indexer(builder, *plan.pooled_indexer, weights.pooled_indexer, x, x,
+                                appended);
+}
+
 }  // namespace
 
 Result<GqaWeights> load(Tensors& tensors, std::size_t layer, const GqaPlan& plan) {
@@ -181,6 +198,10 @@ Result<GqaWeights> load(Tensors& tensors, std::size_t layer, const GqaPlan& plan
     if (plan.indexer) {
         STET_ASSIGN(weights.indexer, load_block_indexer(tensors, layer, *plan.indexer));
     }
+    if (plan.pooled_indexer) {
+        STET_ASSIGN(weights.pooled_indexer,
+                    load_pooled_indexer(tensors, layer, *plan.pooled_indexer, tensors.width()));
+    }
     return weights;
 }
 
@@ -200,8 +221,7 @@ ggml_tensor* build(StepBuilder& builder, const GqaPlan& plan, const GqaWeights& 
         appended = {graph.append_rows(k_rows, shape.k, plan.k.group),
                     graph.append_rows(heads.v, shape.v, plan.v.group)};
     }
-    ggml_tensor* keys =
-        plan.indexer ? append_block_keys(builder, *plan.indexer, weights.indexer, x) : nullptr;
+    ggml_tensor* keys = append_index(builder, plan, weights, x);
     if (builder.only_state()) {
         for (ggml_tensor* rows : appended) builder.expand(rows);
         if (keys != nullptr) builder.expand(keys);
@@ -214,9 +234,8 @@ ggml_tensor* build(StepBuilder& builder, const GqaPlan& plan, const GqaWeights& 
                                                plan.temperature_offset));
     }
     ggml_tensor* y = nullptr;
-    if (plan.indexer) {
-        const exec::Graph::Selected selected =
-            build_block_indexer(builder, *plan.indexer, weights.indexer, x, keys);
+    if (keys != nullptr) {
+        const exec::Graph::Selected selected = choose(builder, plan, weights, x, keys);
         appended.push_back(selected.done);
         const std::array<exec::GroupRows, 1> sources = {
             exec::GroupRows{plan.k.group, {shape.k, shape.v, 1, selected.rows}}};

@@ -10,6 +10,7 @@
 
 #include "exec/attention.h"
 #include "model/mixers/block_indexer.h"
+#include "model/mixers/pooled_indexer.h"
 #include "model/rope.h"
 #include "model/schema_builder.h"
 #include "model/tensors.h"
@@ -45,8 +46,9 @@ struct GqaPlan {
     AttentionGate gate = AttentionGate::none;
     float output_scale = 1.0F;
     Biases biases = Biases::all;
-    bool has_rows = true;  // false: k and v are an earlier layer's
-    std::optional<BlockIndexerPlan> indexer;
+    bool has_rows = true;                     // false: k and v are an earlier layer's
+    std::optional<BlockIndexerPlan> indexer;  // at most one of both
+    std::optional<PooledIndexerPlan> pooled_indexer;
     PlaneSlot k, v;
 
     // What attn_q gives for each head.
@@ -66,6 +68,7 @@ struct GqaWeights {
     Linear out;
     ggml_tensor* sinks = nullptr;  // f32 [heads]
     BlockIndexerWeights indexer;
+    PooledIndexerWeights pooled_indexer;
 };
 
 Result<GqaPlan> resolve_gqa(const ResolveContext& context, std::size_t layer);

@@ -322,7 +322,10 @@ Result<GqaPlan> resolve_gqa(const ResolveContext& context, std::size_t layer) {
         if (scale != 0.0F) plan.output_scale = scale;
     }
     STET_TRY(resolve_rows(context, layer, plan));
-    if (plan.has_rows && plan.window == 0) {
+    if (!plan.has_rows || plan.window != 0) return plan;
+    if (row.key_pools != KeyPools::none) {
+        STET_ASSIGN(plan.pooled_indexer, resolve_pooled_indexer(context, layer, plan.rope));
+    } else {
         STET_ASSIGN(plan.indexer, resolve_block_indexer(context, layer, plan.kv_heads, plan.rope));
     }
     return plan;

@@ -18,13 +18,14 @@ struct Case {
     std::uint32_t channels;
     std::uint32_t taps;
     bool has_bias;
+    std::uint32_t dilation = 1;
     std::vector<float> weight = noise(std::size_t{channels} * taps, 1);
     std::vector<float> bias = has_bias ? noise(channels, 2) : std::vector<float>(channels);
 
     Tested tested() const {
         return {.widths = {channels},
                 .out_width = channels,
-                .state_floats = std::size_t{channels} * (taps - 1),
+                .state_floats = std::size_t{channels} * (taps - 1) * dilation,
                 .inputs =
                     [this](unsigned sequence, std::uint32_t tokens) {
                         return Tested::Inputs{noise(std::size_t{channels} * tokens, 10 + sequence)};
@@ -34,6 +35,7 @@ struct Case {
                            std::span<const Segment> segments, int thread, int threads) {
                         const ShortConv conv{.channels = channels,
                                              .taps = taps,
+                                             .dilation = dilation,
                                              .weight = weight.data(),
                                              .bias = has_bias ? bias.data() : nullptr,
                                              .offset_bytes = test::kOffsetBytes};
@@ -50,8 +52,9 @@ struct Case {
             for (std::uint32_t channel = 0; channel < channels; ++channel) {
                 double sum = bias[channel];
                 for (std::uint32_t k = 0; k < taps; ++k) {
-                    if (t + k + 1 < taps) continue;
-                    const std::size_t at = t + k + 1 - taps;
+                    const std::size_t back = (taps - 1 - k) * dilation;
+                    if (t < back) continue;
+                    const std::size_t at = t - back;
                     sum += double{weight[channel * taps + k]} * values[at * channels + channel];
                 }
                 out[t * channels + channel] = static_cast<float>(sum);
@@ -65,7 +68,8 @@ class ShortConvTest : public testing::TestWithParam<Case> {};
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ShortConvTest,
                          testing::Values(Case{200, 4, true}, Case{64, 4, false}, Case{3, 2, true},
-                                         Case{65, 3, false}, Case{130, 32, true}));
+                                         Case{65, 3, false}, Case{130, 32, true},
+                                         Case{70, 4, false, 3}, Case{5, 3, true, 8}));
 
 TEST_P(ShortConvTest, FollowsTheFormula) {
     EXPECT_THAT(test::run_whole(GetParam().tested()).out[0],
@@ -77,9 +81,9 @@ TEST_P(ShortConvTest, KeepsTheLastInputsOfEachChannel) {
     const std::vector<float> x = c.x();
     const auto state = test::run_whole(c.tested()).states[0];
     for (std::uint32_t channel = 0; channel < c.channels; ++channel) {
-        for (std::uint32_t k = 0; k + 1 < c.taps; ++k) {
-            EXPECT_EQ(state[channel * (c.taps - 1) + k],
-                      x[(kTokens + 1 + k - c.taps) * c.channels + channel]);
+        const std::uint32_t kept = (c.taps - 1) * c.dilation;
+        for (std::uint32_t k = 0; k < kept; ++k) {
+            EXPECT_EQ(state[channel * kept + k], x[(kTokens - kept + k) * c.channels + channel]);
         }
     }
 }
