@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "engine/turn_text.h"
 #include "state/checkpoint.h"
 
 namespace stet::engine {
@@ -37,8 +38,8 @@ Result<std::unique_ptr<Conversation>> Conversation::open(Engine& engine, store::
                                                          std::string session,
                                                          const Hash256& fingerprint,
                                                          std::string system_prompt) {
-    std::unique_ptr<Conversation> conversation(new Conversation(
-        engine, store, std::move(session), fingerprint, std::move(system_prompt)));
+    std::unique_ptr<Conversation> conversation(
+        new Conversation(engine, store, std::move(session), fingerprint, std::move(system_prompt)));
     STET_ASSIGN(conversation->template_, text::ChatTemplate::for_model(*engine.model().file));
     if (store != nullptr) STET_TRY(conversation->resume());
     return conversation;
@@ -53,8 +54,8 @@ Status Conversation::resume() {
     turns_.clear();
     for (const store::Turn& turn : turns) {
         STET_ASSIGN(auto content, decode_turn_content(turn.content));
-        turns_.push_back({turn.id, std::move(content.messages), std::move(content.text),
-                          turn.sampler, {}});
+        turns_.push_back(
+            {turn.id, std::move(content.messages), std::move(content.text), turn.sampler, {}});
     }
     const Stopwatch watch;
     auto loaded = store_->load(session_, fingerprint_, engine_.pool());
@@ -87,29 +88,21 @@ Result<std::string> Conversation::render(const std::vector<Message>& messages,
     const auto piece = [&](Token token) {
         return token == text::kNoToken ? std::string() : tokenizer.piece(token, true);
     };
-    return template_->render(template_variables(messages, generation_prompt,
-                                                piece(tokenizer.bos()), piece(tokenizer.eos())),
+    return template_->render(template_variables(messages, generation_prompt, piece(tokenizer.bos()),
+                                                piece(tokenizer.eos())),
                              std::chrono::system_clock::now());
 }
 
-// The text that messages `after` add to what the turns' tokens already stand for. Templates may
-// write earlier messages anew (trimmed, without their reasoning); the state has them as they were,
-// so then only what follows the last answer is taken from the template.
+// The text that messages `after` add to what the turns' tokens already stand for.
 Result<std::string> Conversation::new_text(const std::vector<Message>& before,
                                            const std::vector<Message>& after) const {
-    STET_ASSIGN(const std::string whole, render(after, true));
     std::string so_far;
     for (const TurnRecord& turn : turns_) so_far += turn.text;
-    if (whole.starts_with(so_far)) return whole.substr(so_far.size());
-    STET_ASSIGN(const std::string closed, render(before, false));
-    if (whole.starts_with(closed)) {
-        const std::string& answer = before.back().content;
-        const std::size_t at = closed.rfind(answer);
-        const std::string closing =
-            at == std::string::npos || answer.empty() ? "" : closed.substr(at + answer.size());
-        return closing + whole.substr(closed.size());
-    }
-    return render({after.back()}, true);
+    const auto render_messages = [this](const std::vector<Message>& messages,
+                                        bool generation_prompt) {
+        return render(messages, generation_prompt);
+    };
+    return new_turn_text(render_messages, so_far, before, after);
 }
 
 Result<Conversation::Prompt> Conversation::make_prompt(const TurnRequest& request) const {
@@ -181,13 +174,15 @@ Status Conversation::commit(TurnRecord& record, const state::Sequence& end) {
     if (!info) {
         if (info.status().code() != Code::not_found) return info.status();
         const model::Model& model = engine_.model();
-        STET_TRY(store_->create(session_, fingerprint_, schema, model.config.name,
-                                model.file->path().string()).status());
+        STET_TRY(store_
+                     ->create(session_, fingerprint_, schema, model.config.name,
+                              model.file->path().string())
+                     .status());
     }
-    STET_ASSIGN(const store::Turn turn,
-                store_->commit_turn(session_, schema, end,
-                                    {encode_turn_content({record.messages, record.text}),
-                                     record.sampler}));
+    STET_ASSIGN(
+        const store::Turn turn,
+        store_->commit_turn(session_, schema, end,
+                            {encode_turn_content({record.messages, record.text}), record.sampler}));
     record.id = turn.id;
     return {};
 }
@@ -250,15 +245,18 @@ Status Conversation::undo() {
 }
 
 Status Conversation::fork(std::string_view name) {
-    if (store_ == nullptr) return Status(Code::unavailable, "a conversation without a session can't be forked");
-    if (turns_.empty()) return Status(Code::unavailable, "nothing to fork yet: no turn was committed");
+    if (store_ == nullptr)
+        return Status(Code::unavailable, "a conversation without a session can't be forked");
+    if (turns_.empty())
+        return Status(Code::unavailable, "nothing to fork yet: no turn was committed");
     return store_->fork(session_, name).status();
 }
 
 Status Conversation::switch_to(std::string_view name) {
-    if (store_ == nullptr) return Status(Code::unavailable, "a conversation without a session can't switch");
-    STET_ASSIGN(const auto other, Conversation::open(engine_, store_, std::string(name), fingerprint_,
-                                                     system_prompt_));
+    if (store_ == nullptr)
+        return Status(Code::unavailable, "a conversation without a session can't switch");
+    STET_ASSIGN(const auto other, Conversation::open(engine_, store_, std::string(name),
+                                                     fingerprint_, system_prompt_));
     if (other->turns_.empty()) {
         return Status(Code::not_found, fmt::format("there is no session '{}' with a turn", name));
     }

@@ -40,10 +40,10 @@ struct TurnResult {
     std::uint64_t reused_tokens = 0;    // of it, those whose state was there
     std::uint64_t computed_tokens = 0;  // of it, those computed now
     StopReason stop = StopReason::running;
-    Timings timings;                    // milliseconds
+    Timings timings;  // milliseconds
     double commit_ms = 0.0;
-    std::uint64_t turn_number = 0;      // 1 for the first
-    bool is_durable = false;            // committed to the store
+    std::uint64_t turn_number = 0;  // 1 for the first
+    bool is_durable = false;        // committed to the store
 };
 
 // Why a conversation that was opened has less state than its session has tokens.
@@ -86,8 +86,8 @@ class Conversation {
         store::TurnId id = store::kNoTurn;
         std::vector<Message> messages;
         std::string text;  // what the turn's tokens stand for, special tokens written out
-        std::vector<std::byte> sampler;       // state after the turn
-        std::optional<state::Sequence> end;   // checkpoint; missing when only the store has it
+        std::vector<std::byte> sampler;      // state after the turn
+        std::optional<state::Sequence> end;  // checkpoint; missing when only the store has it
     };
     // New text and tokens of a turn, and the messages that it adds.
     struct Prompt {

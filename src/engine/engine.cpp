@@ -187,6 +187,10 @@ Result<bool> Engine::step() {
 }
 
 void Engine::sample(Generation& generation, std::span<const float> logits) {
+    if (generation.options_.prompt_only) {
+        generation.timings_.prompt = now_ms() - generation.submitted_ms_;
+        return finish(generation, StopReason::length);
+    }
     const Token token = generation.sampler_.sample(logits);
     const double now = now_ms();
     Timings& timings = generation.timings_;
@@ -201,6 +205,9 @@ void Engine::sample(Generation& generation, std::span<const float> logits) {
     }
     generation.sampler_.accept(token);
     generation.output_.push_back(token);
+    if (options.logprobs) {
+        generation.logprobs_.push_back(token_logprobs(logits, token, *options.logprobs));
+    }
     generation.next_ = token;
     if (generation.decoder_) emit(generation, generation.decoder_->add(token));
     if (generation.is_done()) return;
@@ -219,7 +226,10 @@ void Engine::emit(Generation& generation, std::string_view text) {
     std::size_t hold = 0;
     for (const std::string& stop : generation.options_.stop) {
         if (stop.empty()) continue;
-        stop_at = std::min(stop_at, held.find(stop));
+        if (const std::size_t found = held.find(stop); found < stop_at) {
+            stop_at = found;
+            generation.stop_text_ = stop;
+        }
         for (std::size_t n = std::min(stop.size() - 1, held.size()); n > hold; --n) {
             if (held.ends_with(std::string_view(stop).substr(0, n))) hold = n;
         }

@@ -2,8 +2,8 @@
 //
 //   step():  schedule -> run -> sample
 //
-// Prompts are computed in chunks between decode steps, and sequences share a step. A step that fails
-// leaves every sequence as it was.
+// Prompts are computed in chunks between decode steps, and sequences share a step. A step that
+// fails leaves every sequence as it was.
 //
 // Thread rules: one thread at a time, except Generation::cancel().
 #pragma once
@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/batch.h"
+#include "engine/logprobs.h"
 #include "engine/sampler.h"
 #include "memory/page_pool.h"
 #include "model/model.h"
@@ -30,8 +31,8 @@ namespace stet::engine {
 
 struct EngineOptions {
     model::ModelOptions model;
-    std::uint32_t context = 0;           // tokens a sequence may have; 0: as trained
-    std::uint32_t batch = 512;           // tokens of a step at most
+    std::uint32_t context = 0;            // tokens a sequence may have; 0: as trained
+    std::uint32_t batch = 512;            // tokens of a step at most
     std::uint64_t state_limit_bytes = 0;  // pages of all sequences; 0: half of the machine's memory
 };
 
@@ -47,9 +48,12 @@ std::string_view stop_reason_name(StopReason reason);  // "end", "length", "stop
 
 struct GenerateOptions {
     SamplerOptions sampling;
-    std::uint64_t tokens_max = 0;    // 0: until the model ends or the context is full
-    std::vector<std::string> stop;   // texts that end the answer; not part of it
-    bool ignore_end = false;         // go on past end-of-generation tokens
+    std::uint64_t tokens_max = 0;   // 0: until the model ends or the context is full
+    std::vector<std::string> stop;  // texts that end the answer; not part of it
+    bool ignore_end = false;        // go on past end-of-generation tokens
+    bool prompt_only = false;       // compute the prompt and end there, by length
+    // Log-probabilities of each token of the answer and of so many of its rivals.
+    std::optional<std::uint32_t> logprobs;
 };
 
 struct Timings {  // milliseconds
@@ -73,6 +77,10 @@ class Generation {
     StopReason stop() const { return stop_; }
     const std::vector<Token>& output() const { return output_; }  // sampled, without the end token
     const std::string& text() const { return text_; }
+    // One for each token of output() when they were asked for.
+    const std::vector<TokenLogprobs>& logprobs() const { return logprobs_; }
+    // Which of the stop texts appeared; empty unless stop() is stop_text.
+    const std::string& stop_text() const { return stop_text_; }
     std::uint64_t prompt_tokens() const { return prompt_.size(); }
     const Timings& timings() const { return timings_; }
     const Sampler& sampler() const { return sampler_; }
@@ -92,6 +100,8 @@ class Generation {
     Sampler sampler_;
     std::vector<Token> output_;
     std::string text_;
+    std::vector<TokenLogprobs> logprobs_;
+    std::string stop_text_;
     std::string held_text_;  // could be the begin of a stop text
     std::unique_ptr<text::StreamDecoder> decoder_;
     std::optional<Token> next_;  // sampled, to be fed

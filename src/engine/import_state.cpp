@@ -17,17 +17,20 @@ state::ImportTarget import_target(const Engine& engine) {
 
 Result<state::Imported> import_state(Engine& engine, Env& env, const std::filesystem::path& path) {
     STET_ASSIGN(const auto mapping, env.map(path));
+    return import_state(engine, mapping->bytes(), path.string());
+}
+
+Result<state::Imported> import_state(Engine& engine, std::span<const std::byte> data,
+                                     const std::string& name) {
     const state::ImportTarget target = import_target(engine);
-    const std::string name = path.string();
-    STET_ASSIGN(const auto summary,
-                state::check_llama_state(mapping->bytes(), name, target, engine.schema()));
+    STET_ASSIGN(const auto summary, state::check_llama_state(data, name, target, engine.schema()));
     for (const auto& entry : summary.sequences) {
         if (entry.tokens <= engine.context()) continue;
         return Status(Code::resource_exhausted,
                       fmt::format("{}: sequence {} has {} tokens, the context {}; raise --ctx",
                                   name, entry.id, entry.tokens, engine.context()));
     }
-    return state::import_llama_state(mapping->bytes(), name, target, engine.pool());
+    return state::import_llama_state(data, name, target, engine.pool());
 }
 
 }  // namespace stet::engine

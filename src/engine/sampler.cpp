@@ -110,6 +110,7 @@ std::uint64_t Sampler::next_random() {
 }
 
 Token Sampler::sample(std::span<const float> logits) {
+    if (!options_.logit_bias.empty()) logits = apply_bias(logits);
     if (has_penalties()) logits = apply_penalties(logits);
     if (options_.temperature <= 0.0F) return best_token(logits);
     collect(logits);
@@ -133,6 +134,16 @@ bool Sampler::has_penalties() const {
     return !recent_.empty() &&
            (options_.repeat_penalty != 1.0F || options_.presence_penalty != 0.0F ||
             options_.frequency_penalty != 0.0F);
+}
+
+std::span<const float> Sampler::apply_bias(std::span<const float> logits) {
+    biased_.assign(logits.begin(), logits.end());
+    for (const auto& [token, bias] : options_.logit_bias) {
+        if (token >= 0 && static_cast<std::size_t>(token) < biased_.size()) {
+            biased_[static_cast<std::size_t>(token)] += bias;
+        }
+    }
+    return biased_;
 }
 
 std::span<const float> Sampler::apply_penalties(std::span<const float> logits) {

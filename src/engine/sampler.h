@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "state/sequence.h"
@@ -28,6 +29,9 @@ struct SamplerOptions {
     float frequency_penalty = 0.0F;     // subtracted for each time it was seen
     std::uint32_t penalty_window = 64;  // last tokens that penalties look at
     std::uint64_t seed = 0;             // 0: from the system's entropy
+    // Added to logits before anything else; -infinity bans a token. Ids past the vocabulary are
+    // ignored.
+    std::vector<std::pair<Token, float>> logit_bias;
 
     // invalid_argument naming the option, its value and its range.
     Status validate() const;
@@ -56,6 +60,7 @@ class Sampler {
   private:
     std::uint64_t next_random();
     bool has_penalties() const;
+    std::span<const float> apply_bias(std::span<const float> logits);
     std::span<const float> apply_penalties(std::span<const float> logits);
     void collect(std::span<const float> logits);
     double weigh();
@@ -68,6 +73,7 @@ class Sampler {
     std::uint64_t random_state_[4] = {};        // xoshiro256** (Blackman & Vigna, arXiv 1805.01407)
     std::vector<Token> recent_;                 // the last penalty_window tokens, oldest first
     std::vector<TokenProbability> candidates_;  // scratch
+    std::vector<float> biased_;                 // scratch
     std::vector<float> penalized_;              // scratch
 };
 
