@@ -15,13 +15,21 @@ void on_interrupt(int) {
     if (g_interrupted.exchange(true)) _exit(kExitCode);
 }
 
-}  // namespace
-
-void catch_interrupts() {
+void catch_signal(int number) {
     struct sigaction action = {};
     action.sa_handler = on_interrupt;  // without SA_RESTART: a waiting read() comes back
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, nullptr);
+    sigaction(number, &action, nullptr);
+}
+
+}  // namespace
+
+void catch_interrupts() {
+    catch_signal(SIGINT);
+}
+
+void catch_termination() {
+    catch_signal(SIGTERM);
 }
 
 std::atomic<bool>& interrupt_flag() {

@@ -7,6 +7,8 @@
 namespace stet::cli {
 
 void catch_interrupts();
+// SIGTERM asks to stop as well: for verbs that run until they are told to.
+void catch_termination();
 // Raised by SIGINT; whoever honours it lowers it.
 std::atomic<bool>& interrupt_flag();
 

@@ -6,6 +6,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <algorithm>
+#include <array>
 #include <csignal>
 #include <exception>
 #include <string>
@@ -20,13 +21,15 @@
 namespace stet::cli {
 namespace {
 
-// CLI11 takes arguments last first. One long option has a well-known form with a single dash, which
-// it would read as -c with a value.
+// CLI11 takes arguments last first. Some long options have a well-known form with a single dash,
+// which it would read as a short option with a value.
 std::vector<std::string> arguments(int argc, char** argv) {
     std::vector<std::string> list(argv + std::min(argc, 1), argv + argc);
     for (auto& argument : list) {
         if (argument == "--") break;
-        if (argument == "-ctk" || argument == "-ctv") argument.insert(0, "-");
+        constexpr std::array kSingleDash = {"-ctk", "-ctv", "-np", "-ub", "-cram", "-to"};
+        const auto is_long = [&](const char* form) { return argument == form; };
+        if (std::any_of(kSingleDash.begin(), kSingleDash.end(), is_long)) argument.insert(0, "-");
     }
     std::reverse(list.begin(), list.end());
     return list;
@@ -71,6 +74,7 @@ int finish(Terminal& terminal, const Action& action, const Status& status) {
 
 int run(int argc, char** argv) {
     std::signal(SIGPIPE, SIG_IGN);  // a reader that leaves is a failed write, not a death
+    std::signal(SIGXFSZ, SIG_IGN);  // so is a limit on the size of files
     catch_interrupts();
     Terminal terminal;
     Action action;
@@ -78,8 +82,10 @@ int run(int argc, char** argv) {
     app.set_version_flag("--version", version_line(), "Print the version");
     app.require_subcommand(1);
     add_run(app, action, argc > 0 ? argv[0] : "stet");
+    add_serve(app, action);
     add_session(app, action);
     add_selftest(app, action);
+    add_config(app, action);
     add_version(app, action);
     bool is_finished = false;
     Status status = parse(app, argc, argv, terminal, is_finished);

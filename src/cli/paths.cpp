@@ -19,6 +19,9 @@ std::filesystem::path directory(const char* variable, const char* below_home) {
 std::filesystem::path cache_directory() {
     return directory("XDG_CACHE_HOME", ".cache");
 }
+std::filesystem::path config_directory() {
+    return directory("XDG_CONFIG_HOME", ".config");
+}
 std::filesystem::path state_directory() {
     return directory("XDG_STATE_HOME", ".local/state");
 }

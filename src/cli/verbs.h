@@ -18,6 +18,8 @@ struct Action {
 };
 
 void add_run(CLI::App& app, Action& action, const std::string& program);
+void add_serve(CLI::App& app, Action& action);
+void add_config(CLI::App& app, Action& action);
 void add_session(CLI::App& app, Action& action);
 void add_selftest(CLI::App& app, Action& action);
 void add_version(CLI::App& app, Action& action);

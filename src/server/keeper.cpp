@@ -1,0 +1,301 @@
+#include "server/keeper.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/try.h"
+#include "server/http_text.h"
+#include "server/kept.h"
+
+namespace stet::server {
+namespace {
+
+constexpr std::size_t kTasksMax = 1024;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+bool begins_with(std::span<const Token> whole, std::span<const Token> begin) {
+    return whole.size() >= begin.size() && std::equal(begin.begin(), begin.end(), whole.begin());
+}
+
+}  // namespace
+
+bool is_unnamed(std::string_view name) {
+    return name.starts_with(kAutoPrefix) || name.starts_with(kResponsePrefix);
+}
+
+Result<std::unique_ptr<Keeper>> Keeper::create(const Options& options, engine::Engine& engine,
+                                               const Hash256& fingerprint) {
+    std::unique_ptr<Keeper> keeper(new Keeper(engine, fingerprint, options));
+    for (const std::string& tenant : options.tenants) STET_TRY(keeper->open(tenant));
+    keeper->thread_ = std::thread([raw = keeper.get()] { raw->work(); });
+    return Result<std::unique_ptr<Keeper>>(std::move(keeper));
+}
+
+Keeper::~Keeper() {
+    stop();
+}
+
+void Keeper::stop() {
+    {
+        const std::lock_guard lock(mutex_);
+        is_stopping_ = true;
+    }
+    wake_.notify_all();
+    if (thread_.joinable()) thread_.join();
+}
+
+Status Keeper::open(const std::string& tenant) {
+    constexpr std::size_t kNameDigits = 16;
+    const auto directory = tenant.empty()
+                               ? options_.directory
+                               : options_.directory / "tenants" / tenant.substr(0, kNameDigits);
+    store::StoreOptions options;
+    options.tenant = tenant;
+    STET_ASSIGN(auto store, store::Store::open(Env::posix(), directory, options));
+    Tenant& entry = tenants_[tenant];
+    entry.store = std::move(store);
+    STET_ASSIGN(const auto sessions, entry.store->list());
+    for (const store::SessionInfo& session : sessions) refresh(tenant, session.name);
+    return {};
+}
+
+// A session that can't be read, or belongs to another model, is not in the index.
+void Keeper::refresh(const std::string& tenant_id, const std::string& session) {
+    const auto tenant = tenants_.find(tenant_id);
+    if (tenant == tenants_.end()) return;
+    store::Store& store = *tenant->second.store;
+    std::optional<Stored> stored;
+    const auto info = store.find(session);
+    if (info && info->fingerprint == fingerprint_ && info->schema_hash == engine_.schema().hash() &&
+        info->head != store::kNoTurn) {
+        auto tokens = store.tokens(session);
+        const auto turns = store.turns(session);
+        if (tokens && turns) {
+            stored.emplace();
+            stored->tokens = std::move(tokens).value();
+            stored->used_ns = info->used_ns;
+            for (const store::Turn& turn : *turns) {
+                stored->turns.push_back({turn.id, turn.token_end});
+                const auto content = engine::decode_turn_content(turn.content);
+                if (content) stored->messages += content->messages.size();
+            }
+        }
+    }
+    const std::lock_guard lock(mutex_);
+    if (stored) {
+        tenant->second.index[session] = std::move(*stored);
+    } else {
+        tenant->second.index.erase(session);
+    }
+}
+
+void Keeper::push(std::function<void()> task) {
+    {
+        const std::lock_guard lock(mutex_);
+        tasks_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+}
+
+void Keeper::work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+        wake_.wait(lock, [this] { return is_stopping_ || !tasks_.empty(); });
+        if (tasks_.empty()) return;
+        const std::function<void()> task = std::move(tasks_.front());
+        tasks_.pop_front();
+        lock.unlock();
+        task();
+        lock.lock();
+    }
+}
+
+std::optional<StoredPrefix> Keeper::find(std::string_view tenant_id,
+                                         std::span<const Token> prompt) const {
+    const std::lock_guard lock(mutex_);
+    const auto tenant = tenants_.find(tenant_id);
+    if (tenant == tenants_.end()) return std::nullopt;
+    const bool is_cuttable = can_be_cut_anywhere(engine_.schema());
+    std::optional<StoredPrefix> best;
+    for (const auto& [name, stored] : tenant->second.index) {
+        StoredPrefix prefix;
+        prefix.session = name;
+        prefix.matched = common_prefix(stored.tokens, prompt);
+        if (prefix.matched == 0 || (best && prefix.matched <= best->position)) continue;
+        // The first turn that reaches the match can be cut back to it; else the last one before.
+        for (const StoredTurn& turn : stored.turns) {
+            if (turn.token_end <= prefix.matched) {
+                prefix.turn = turn.id;
+                prefix.position = turn.token_end;
+            } else if (is_cuttable && prefix.position < prefix.matched) {
+                prefix.turn = turn.id;
+                prefix.position = prefix.matched;
+                break;
+            }
+        }
+        if (prefix.position > 0 && (!best || prefix.position > best->position)) best = prefix;
+    }
+    return best;
+}
+
+void Keeper::load(std::string tenant, StoredPrefix prefix,
+                  std::function<void(Result<state::Sequence>)> done) {
+    push([this, tenant = std::move(tenant), prefix = std::move(prefix), done = std::move(done)] {
+        const auto at = tenants_.find(tenant);
+        if (at == tenants_.end()) return done(Status(Code::not_found, "no store for this key"));
+        const auto start = std::chrono::steady_clock::now();
+        auto loaded =
+            at->second.store->load(prefix.session, fingerprint_, engine_.pool(), prefix.turn);
+        {
+            const std::lock_guard lock(mutex_);
+            ++(loaded ? stats_.loads : stats_.load_failures);
+            stats_.load_seconds += seconds_since(start);
+            if (loaded) stats_.bytes_read += loaded->bytes_read;
+            // What can't be read is not offered again; its tokens are still in the store.
+            if (!loaded && loaded.status().code() != Code::resource_exhausted) {
+                at->second.index.erase(prefix.session);
+            }
+        }
+        if (!loaded) return done(loaded.status());
+        done(std::move(loaded->sequence));
+    });
+}
+
+Status Keeper::run(std::string tenant, std::function<void(Keeper&, store::Store&)> call) {
+    const auto at = tenants_.find(tenant);
+    if (at == tenants_.end()) return Status(Code::not_found, "no store for this key");
+    {
+        const std::lock_guard lock(mutex_);
+        if (is_stopping_ || tasks_.size() >= kTasksMax) {
+            return Status(Code::unavailable, "the store is busy; try again later");
+        }
+        tasks_.push_back([this, store = at->second.store.get(), call = std::move(call)] {
+            call(*this, *store);
+        });
+    }
+    wake_.notify_one();
+    return {};
+}
+
+void Keeper::commit(NewCommit commit, std::function<void(Result<Committed>)> done) {
+    push([this, commit = std::move(commit), done = std::move(done)] {
+        const auto start = std::chrono::steady_clock::now();
+        auto committed = commit_now(commit);
+        const double seconds = seconds_since(start);
+        if (committed) committed->ms = seconds * 1000.0;
+        {
+            const std::lock_guard lock(mutex_);
+            ++(committed ? stats_.commits : stats_.commit_failures);
+            stats_.commit_seconds += seconds;
+        }
+        done(std::move(committed));
+    });
+}
+
+// The longest unnamed session that the sequence goes on with; else a new one.
+Result<std::string> Keeper::choose_session(Tenant& tenant, const NewCommit& commit) {
+    std::string session = commit.session;
+    {
+        const std::lock_guard lock(mutex_);
+        std::size_t longest = 0;
+        for (const auto& [name, stored] : tenant.index) {
+            if (!commit.session.empty() || !name.starts_with(kAutoPrefix)) continue;
+            if (stored.tokens.size() > longest &&
+                begins_with(commit.sequence.tokens, stored.tokens)) {
+                longest = stored.tokens.size();
+                session = name;
+            }
+        }
+    }
+    constexpr std::size_t kNameBytes = 8;
+    if (session.empty()) session = std::string(kAutoPrefix) + random_hex(kNameBytes);
+    const auto found = tenant.store->find(session);
+    if (found) return session;
+    if (found.status().code() != Code::not_found) return found.status();
+    const model::Model& model = engine_.model();
+    STET_TRY(tenant.store
+                 ->create(session, fingerprint_, engine_.schema(), model.config.name,
+                          model.file->path().string())
+                 .status());
+    drop_oldest_auto(tenant);
+    return session;
+}
+
+Result<Committed> Keeper::commit_now(const NewCommit& commit) {
+    const auto at = tenants_.find(commit.tenant);
+    if (at == tenants_.end()) return Status(Code::not_found, "no store for this key");
+    Tenant& tenant = at->second;
+    STET_ASSIGN(const std::string session, choose_session(tenant, commit));
+    std::size_t known_messages = 0;
+    std::size_t known_tokens = 0;
+    Committed committed;
+    committed.session = session;
+    {
+        const std::lock_guard lock(mutex_);
+        if (const auto stored = tenant.index.find(session); stored != tenant.index.end()) {
+            known_messages = std::min(stored->second.messages, commit.messages.size());
+            known_tokens = stored->second.tokens.size();
+            committed.turn = stored->second.turns.back().id;
+            committed.turn_number = stored->second.turns.size();
+        }
+    }
+    // The same request again: the store has it all.
+    if (known_tokens >= commit.sequence.tokens.size()) return committed;
+    engine::TurnContent content;
+    content.messages.assign(commit.messages.begin() + static_cast<std::ptrdiff_t>(known_messages),
+                            commit.messages.end());
+    for (std::size_t i = known_tokens; i < commit.sequence.tokens.size(); ++i) {
+        content.text += engine_.tokenizer().piece(commit.sequence.tokens[i], true);
+    }
+    STET_ASSIGN(const store::Turn turn,
+                tenant.store->commit_turn(session, engine_.schema(), commit.sequence,
+                                          {engine::encode_turn_content(content), commit.sampler}));
+    committed.turn = turn.id;
+    committed.turn_number = turn.number;
+    const std::lock_guard lock(mutex_);
+    Stored& stored = tenant.index[session];
+    stored.tokens = commit.sequence.tokens;
+    stored.turns.push_back({turn.id, turn.token_end});
+    stored.messages += content.messages.size();
+    stored.used_ns = turn.created_ns;
+    return committed;
+}
+
+void Keeper::drop_oldest_auto(Tenant& tenant) {
+    std::string oldest;
+    {
+        const std::lock_guard lock(mutex_);
+        std::size_t count = 0;
+        std::int64_t used_ns = 0;
+        for (const auto& [name, stored] : tenant.index) {
+            if (!is_unnamed(name)) continue;
+            ++count;
+            if (oldest.empty() || stored.used_ns < used_ns) {
+                oldest = name;
+                used_ns = stored.used_ns;
+            }
+        }
+        if (count <= options_.auto_sessions_max || oldest.empty()) return;
+        tenant.index.erase(oldest);
+    }
+    // A failure leaves a session too many, which is no harm.
+    constexpr std::uint64_t kDropsToCollect = 64;
+    if (tenant.store->remove(oldest) && ++dropped_ % kDropsToCollect == 0) {
+        static_cast<void>(tenant.store->collect_garbage());
+    }
+}
+
+KeeperStats Keeper::stats() const {
+    const std::lock_guard lock(mutex_);
+    KeeperStats stats = stats_;
+    stats.waiting = tasks_.size();
+    for (const auto& [id, tenant] : tenants_) stats.sessions += tenant.index.size();
+    return stats;
+}
+
+}  // namespace stet::server

@@ -1,0 +1,132 @@
+// The durable side of the server: a thread of its own that commits answers to the store and reads
+// sequences back, and an index of what is stored, by the tokens that it begins with.
+//
+// Each tenant has a store of its own: the directory itself without keys (what `stet session`
+// shows), tenants/ID below it with keys.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/turn_content.h"
+#include "server/job.h"
+#include "store/store.h"
+
+namespace stet::server {
+
+// A turn to be made durable.
+struct NewCommit {
+    std::string tenant;
+    std::string session;  // empty: the unnamed session that it goes on with, or a new one
+    state::Sequence sequence;
+    std::vector<engine::Message> messages;  // of the whole conversation, the answer included
+    std::vector<std::byte> sampler;
+};
+struct Committed {
+    std::string session;
+    store::TurnId turn = store::kNoTurn;
+    std::uint64_t turn_number = 0;
+    double ms = 0.0;
+};
+
+struct StoredPrefix {
+    std::string session;
+    store::TurnId turn = store::kNoTurn;  // whose end is the nearest state
+    std::uint64_t matched = 0;
+    std::uint64_t position = 0;
+};
+
+struct KeeperStats {
+    std::uint64_t commits = 0, commit_failures = 0, loads = 0, load_failures = 0, bytes_read = 0;
+    std::uint64_t sessions = 0;
+    double commit_seconds = 0.0, load_seconds = 0.0;
+    std::size_t waiting = 0;
+};
+
+class Keeper {
+  public:
+    struct Options {
+        std::filesystem::path directory;
+        std::vector<std::string> tenants;  // opened at the start
+        std::size_t auto_sessions_max = 1000;
+    };
+    // Opens the stores and reads their index. conflict: another process has one open.
+    static Result<std::unique_ptr<Keeper>> create(const Options& options, engine::Engine& engine,
+                                                  const Hash256& fingerprint);
+    ~Keeper();  // stop()
+    // Does everything that was asked for, and nothing more.
+    void stop();
+
+    // Any thread. Callbacks run on the keeper's thread.
+    void commit(NewCommit commit, std::function<void(Result<Committed>)> done);
+    void load(std::string tenant, StoredPrefix prefix,
+              std::function<void(Result<state::Sequence>)> done);
+    // Anything else with a tenant's store. unavailable when too much is waiting.
+    Status run(std::string tenant, std::function<void(Keeper&, store::Store&)> call);
+    // The stored sequence that begins most like the prompt.
+    std::optional<StoredPrefix> find(std::string_view tenant, std::span<const Token> prompt) const;
+    KeeperStats stats() const;
+
+    // On the keeper's thread, in run(): tells the index what changed.
+    void refresh(const std::string& tenant, const std::string& session);
+    const Hash256& fingerprint() const { return fingerprint_; }
+    engine::Engine& engine() { return engine_; }
+
+  private:
+    struct StoredTurn {
+        store::TurnId id;
+        std::uint64_t token_end;
+    };
+    struct Stored {
+        std::vector<Token> tokens;
+        std::vector<StoredTurn> turns;
+        std::size_t messages = 0;
+        std::int64_t used_ns = 0;
+    };
+    struct Tenant {
+        std::unique_ptr<store::Store> store;
+        std::map<std::string, Stored> index;  // by session; guarded by mutex_
+    };
+
+    Keeper(engine::Engine& engine, const Hash256& fingerprint, const Options& options)
+        : engine_(engine), fingerprint_(fingerprint), options_(options) {}
+    Status open(const std::string& tenant);
+    void work();
+    void push(std::function<void()> task);
+    Result<Committed> commit_now(const NewCommit& commit);
+    Result<std::string> choose_session(Tenant& tenant, const NewCommit& commit);
+    void drop_oldest_auto(Tenant& tenant);
+
+    engine::Engine& engine_;
+    Hash256 fingerprint_;
+    Options options_;
+    std::map<std::string, Tenant, std::less<>> tenants_;  // fixed after create()
+    mutable std::mutex mutex_;
+    std::condition_variable wake_;
+    std::deque<std::function<void()>> tasks_;
+    bool is_stopping_ = false;
+    std::uint64_t dropped_ = 0;  // sessions, by the keeper's thread
+    KeeperStats stats_;
+    std::thread thread_;
+};
+
+// Sessions that the server named: conversations of clients that know of none, and responses. The
+// oldest of both go when there are too many.
+inline constexpr std::string_view kAutoPrefix = "auto-";
+inline constexpr std::string_view kResponsePrefix = "resp_";
+bool is_unnamed(std::string_view name);
+
+}  // namespace stet::server

@@ -1,0 +1,193 @@
+#include "server/slot_files.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "base/try.h"
+#include "engine/import_state.h"
+#include "engine/sampler.h"
+#include "state/encode.h"
+#include "text/unicode.h"
+
+namespace stet::server {
+namespace {
+
+constexpr std::size_t kTasksMax = 256;
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+        .count();
+}
+
+state::Limits limits_of(const engine::Engine& engine) {
+    state::Limits limits;
+    limits.tokens_max = engine.context();
+    limits.vocabulary = engine.vocabulary();
+    limits.check_sampler = [](std::span<const std::byte> data) {
+        return engine::Sampler::decode(data, {}).status();
+    };
+    return limits;
+}
+
+bool is_forbidden(char c) {
+    constexpr std::string_view kForbidden = "/\\:*?\"<>|";
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7F || kForbidden.find(c) != std::string_view::npos;
+}
+
+}  // namespace
+
+Status check_file_name(std::string_view name) {
+    constexpr std::size_t kNameMax = 255;
+    const auto wrong = [](std::string_view why) {
+        return Status(Code::invalid_argument, fmt::format("Invalid filename: {}", why));
+    };
+    if (name.empty() || name.size() > kNameMax) return wrong("it must have 1 to 255 bytes");
+    if (std::any_of(name.begin(), name.end(), is_forbidden)) {
+        return wrong("it has a separator, a control character or one of :*?\"<>|");
+    }
+    if (text::utf8_valid_prefix(name) != name.size()) return wrong("it is not UTF-8");
+    if (name.front() == ' ' || name.back() == ' ') return wrong("it begins or ends with a space");
+    if (name.front() == '.' || name.back() == '.') return wrong("it begins or ends with a dot");
+    return {};
+}
+
+Result<std::unique_ptr<SlotFiles>> SlotFiles::open(Env& env, const std::filesystem::path& directory,
+                                                   engine::Engine& engine,
+                                                   state::Identity identity) {
+    std::error_code error;
+    const auto real = std::filesystem::canonical(directory, error);
+    if (error) {
+        return Status(Code::invalid_argument, fmt::format("--slot-save-path {} can't be used: {}",
+                                                          directory.string(), error.message()));
+    }
+    STET_ASSIGN(const FileInfo info, env.info(real));
+    if (!info.is_directory || access(real.c_str(), W_OK | X_OK) != 0) {
+        return Status(Code::invalid_argument,
+                      fmt::format("--slot-save-path {} is no directory that can be written to",
+                                  directory.string()));
+    }
+    std::unique_ptr<SlotFiles> files(new SlotFiles(env, real, engine, std::move(identity)));
+    files->thread_ = std::thread([raw = files.get()] { raw->work(); });
+    return Result<std::unique_ptr<SlotFiles>>(std::move(files));
+}
+
+SlotFiles::~SlotFiles() {
+    stop();
+}
+
+void SlotFiles::stop() {
+    {
+        const std::lock_guard lock(mutex_);
+        is_stopping_ = true;
+    }
+    wake_.notify_all();
+    if (thread_.joinable()) thread_.join();
+}
+
+Status SlotFiles::push(std::function<void()> task) {
+    {
+        const std::lock_guard lock(mutex_);
+        if (is_stopping_ || tasks_.size() >= kTasksMax) {
+            return Status(Code::unavailable, "too many slot files are waiting; try again later");
+        }
+        tasks_.push_back(std::move(task));
+    }
+    wake_.notify_one();
+    return {};
+}
+
+void SlotFiles::work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+        wake_.wait(lock, [this] { return is_stopping_ || !tasks_.empty(); });
+        if (tasks_.empty()) return;
+        const std::function<void()> task = std::exchange(tasks_.front(), nullptr);
+        tasks_.pop_front();
+        lock.unlock();
+        task();
+        lock.lock();
+    }
+}
+
+Status SlotFiles::save(std::string name, state::Sequence sequence,
+                       std::function<void(Result<SlotFile>)> done) {
+    STET_TRY(check_file_name(name));
+    return push([this, name = std::move(name), sequence = std::move(sequence),
+                 done = std::move(done)] { done(save_now(name, sequence)); });
+}
+
+Status SlotFiles::restore(std::string name, std::function<void(Result<RestoredSlot>)> done) {
+    STET_TRY(check_file_name(name));
+    return push(
+        [this, name = std::move(name), done = std::move(done)] { done(restore_now(name)); });
+}
+
+Result<SlotFile> SlotFiles::save_now(const std::string& name, const state::Sequence& sequence) {
+    STET_TRY(check_file_name(name));
+    const auto start = std::chrono::steady_clock::now();
+    state::Saved saved;
+    saved.identity = identity_;
+    saved.pool = &engine_.pool();
+    saved.kind = state::SavedKind::sequence;
+    saved.entries.push_back({0, sequence});
+    SlotFile result;
+    result.tokens = sequence.position();
+    const Status status = replace_file(env_, directory_ / name, [&](File& file) -> Status {
+        state::FileSink sink(file);
+        STET_ASSIGN(result.bytes, state::encode(saved, sink));
+        return {};
+    });
+    if (!status) return status.with_context("Unable to save slot");
+    result.ms = ms_since(start);
+    return result;
+}
+
+Result<state::Sequence> SlotFiles::read(const File& file, std::uint64_t size_bytes,
+                                        const std::string& name) {
+    constexpr std::size_t kMagicBytes = sizeof(state::format::kMagic);
+    std::array<std::byte, kMagicBytes> magic{};
+    STET_TRY(
+        file.read_at(0, std::span(magic).first(std::min<std::uint64_t>(kMagicBytes, size_bytes))));
+    if (std::memcmp(magic.data(), state::format::kMagic, kMagicBytes) == 0) {
+        state::FileSource source(file, size_bytes);
+        STET_ASSIGN(auto saved, state::decode(source, state::SavedKind::sequence, identity_,
+                                              limits_of(engine_), engine_.pool()));
+        return std::move(saved.entries.front().sequence);
+    }
+    std::vector<std::byte> data(size_bytes);
+    STET_TRY(file.read_at(0, data));
+    STET_ASSIGN(auto imported, engine::import_state(engine_, data, name));
+    if (imported.sequences.size() != 1) {
+        return Status(Code::invalid_argument, fmt::format("{} holds {} sequences, a slot one", name,
+                                                          imported.sequences.size()));
+    }
+    return std::move(imported.sequences.front().sequence);
+}
+
+Result<RestoredSlot> SlotFiles::restore_now(const std::string& name) {
+    STET_TRY(check_file_name(name));
+    const auto start = std::chrono::steady_clock::now();
+    const auto in_context = [](const Status& status) {
+        return status.with_context("Unable to restore slot");
+    };
+    RestoredSlot restored;
+    const auto file = env_.open(directory_ / name, OpenMode::read_no_link);
+    if (!file) return in_context(file.status());
+    const auto size = (*file)->size();
+    if (!size) return in_context(size.status());
+    auto sequence = read(**file, *size, name);
+    if (!sequence) return in_context(sequence.status());
+    restored.sequence = std::move(sequence).value();
+    restored.file = {restored.sequence.position(), *size, ms_since(start)};
+    return restored;
+}
+
+}  // namespace stet::server

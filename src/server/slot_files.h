@@ -1,0 +1,85 @@
+// llama-server's slot files: the state of one slot in one file of the slot directory, written in
+// our encoding (state/encode.h) and read in ours or llama.cpp's. A thread of their own does the
+// I/O.
+//
+// A name is a single plain component: nothing outside the directory can be named, a link is
+// replaced or refused and never followed. A save is all or nothing: the file of before stays until
+// the new one is complete and on disk. A restore is proven whole before it is handed on.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "base/env.h"
+#include "engine/engine.h"
+#include "state/sequence.h"
+#include "state/snapshot.h"
+#include "stet/status.h"
+
+namespace stet::server {
+
+// invalid_argument unless it is 1 to 255 bytes of UTF-8 without separators, control characters and
+// :*?"<>|, is not hidden, and neither begins nor ends with a space or ends with a dot.
+Status check_file_name(std::string_view name);
+
+struct SlotFile {
+    std::uint64_t tokens = 0;
+    std::uint64_t bytes = 0;
+    double ms = 0.0;
+};
+struct RestoredSlot {
+    state::Sequence sequence;
+    SlotFile file;
+};
+
+class SlotFiles {
+  public:
+    // Fails unless `directory` can be written to.
+    static Result<std::unique_ptr<SlotFiles>> open(Env& env, const std::filesystem::path& directory,
+                                                   engine::Engine& engine,
+                                                   state::Identity identity);
+    ~SlotFiles();  // stop()
+    // Does everything that was asked for, and takes no more.
+    void stop();
+
+    // Any thread; `done` is called on the thread of the files. unavailable: too much is waiting.
+    Status save(std::string name, state::Sequence sequence,
+                std::function<void(Result<SlotFile>)> done);
+    Status restore(std::string name, std::function<void(Result<RestoredSlot>)> done);
+
+    // What the thread does, for callers that have one.
+    Result<SlotFile> save_now(const std::string& name, const state::Sequence& sequence);
+    Result<RestoredSlot> restore_now(const std::string& name);
+
+  private:
+    SlotFiles(Env& env, std::filesystem::path directory, engine::Engine& engine,
+              state::Identity identity)
+        : env_(env),
+          directory_(std::move(directory)),
+          engine_(engine),
+          identity_(std::move(identity)) {}
+    Status push(std::function<void()> task);
+    void work();
+    Result<state::Sequence> read(const File& file, std::uint64_t size_bytes,
+                                 const std::string& name);
+
+    Env& env_;
+    std::filesystem::path directory_;
+    engine::Engine& engine_;
+    state::Identity identity_;
+    std::mutex mutex_;
+    std::condition_variable wake_;
+    std::deque<std::function<void()>> tasks_;
+    bool is_stopping_ = false;
+    std::thread thread_;
+};
+
+}  // namespace stet::server
