@@ -1,6 +1,6 @@
 # Thin: each target calls a script or CMake. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench sanitize tsan format clean
+.PHONY: help setup build test demo bench sanitize tsan mutation format clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -28,8 +28,11 @@ sanitize:  ## all tests under AddressSanitizer and UBSan, in build-asan
 tsan:  ## all tests under ThreadSanitizer, in build-tsan
 	@scripts/test.sh build-tsan -DSTET_SANITIZE=thread
 
+mutation: setup  ## changes of the state code that the tests must notice, in build-mutation
+	@.venv/bin/python tests/mutation/mutate.py $(MUTATION_ARGS)
+
 format:  ## clang-format over the C++ sources
 	@scripts/format.sh
 
 clean:  ## remove the build folders (.venv and the cache stay)
-	rm -rf build build-asan build-tsan
+	rm -rf build build-asan build-tsan build-mutation

@@ -84,6 +84,7 @@ int run(int argc, char** argv) {
     add_run(app, action, argc > 0 ? argv[0] : "stet");
     add_serve(app, action);
     add_session(app, action);
+    add_inspect(app, action);
     add_selftest(app, action);
     add_config(app, action);
     add_version(app, action);

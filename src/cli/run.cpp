@@ -17,6 +17,7 @@
 #include "cli/line_reader.h"
 #include "cli/paths.h"
 #include "cli/report.h"
+#include "cli/state_types.h"
 #include "cli/store_access.h"
 #include "cli/verbs.h"
 #include "gguf/gguf.h"
@@ -78,15 +79,7 @@ void add_model_options(CLI::App& verb, RunFlags& flags) {
         ->check(in_range(1U, kBatchMax))
         ->capture_default_str()
         ->group(group);
-    const auto types = CLI::IsMember({"f16", "q8_0", "f32"});
-    verb.add_option("--ctk", flags.k_type, "Type of keys in the state (also -ctk)")
-        ->check(types)
-        ->capture_default_str()
-        ->group(group);
-    verb.add_option("--ctv", flags.v_type, "Type of values in the state (also -ctv)")
-        ->check(types)
-        ->capture_default_str()
-        ->group(group);
+    add_state_types(verb, flags.k_type, flags.v_type, group);
 }
 
 void add_session_options(CLI::App& verb, RunFlags& flags) {
@@ -95,11 +88,6 @@ void add_session_options(CLI::App& verb, RunFlags& flags) {
         verb.add_option("--session", flags.session, "Resume or begin this session")->group(group);
     verb.add_option("--store", flags.store, "Directory of the sessions")->group(group);
     verb.add_flag("--no-session", flags.no_session, "Keep nothing")->excludes(name)->group(group);
-}
-
-memory::ElementType element_type(std::string_view name) {
-    if (name == "f32") return memory::ElementType::f32;
-    return name == "q8_0" ? memory::ElementType::q8_0 : memory::ElementType::f16;
 }
 
 Status check_flags(RunFlags& flags) {
@@ -166,7 +154,7 @@ Result<Run> load(RunFlags flags, Terminal& terminal) {
     start = std::chrono::steady_clock::now();
     engine::EngineOptions options;
     options.model.threads = static_cast<int>(flags.threads);
-    options.model.state_types = {element_type(flags.k_type), element_type(flags.v_type)};
+    options.model.state_types = state_types(flags.k_type, flags.v_type);
     options.context = flags.context;
     options.batch = flags.batch;
     STET_ASSIGN(run.engine, engine::Engine::create(std::move(file), options));

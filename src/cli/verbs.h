@@ -17,6 +17,7 @@ struct Action {
     bool is_json = false;  // failures are wanted as a JSON line on standard output too
 };
 
+void add_inspect(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action, const std::string& program);
 void add_serve(CLI::App& app, Action& action);
 void add_config(CLI::App& app, Action& action);

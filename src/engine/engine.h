@@ -135,10 +135,12 @@ class Engine {
     Status generate(Generation& generation);
 
     const model::Model& model() const { return *model_; }
-    const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+    bool has_text() const { return tokenizer_ != nullptr; }
+    const text::Tokenizer& tokenizer() const { return *tokenizer_; }  // requires has_text()
     memory::PagePool& pool() { return *pool_; }
     const memory::Schema& schema() const { return model_->config.schema; }
     std::uint32_t context() const { return context_; }
+    std::uint32_t batch() const { return batch_; }  // tokens of a step at most
     // Bytes of the buffers that steps compute in; grows only when a new batch shape comes.
     std::size_t reserved_bytes() const { return runner_->buffer_bytes(); }
     std::uint32_t vocabulary() const { return model_->config.vocabulary; }

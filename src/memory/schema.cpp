@@ -29,6 +29,13 @@ std::string_view element_type_name(ElementType type) { return element_row(type).
 
 bool is_element_type(ElementType type) { return static_cast<std::size_t>(type) < kElements.size(); }
 
+std::optional<ElementType> element_type_of(std::string_view name) {
+    for (std::size_t i = 0; i < kElements.size(); ++i) {
+        if (kElements[i].name == name) return static_cast<ElementType>(i);
+    }
+    return std::nullopt;
+}
+
 std::uint64_t row_bytes(ElementType type, std::uint64_t elements) {
     const ElementRow& row = element_row(type);
     if (elements % row.block_elements != 0) return 0;
@@ -91,6 +98,17 @@ std::uint64_t Schema::bytes_per_token() const {
     for (const Group& group : groups) {
         if (group.lifetime == Lifetime::tokens) sum += group.row_bytes();
         if (group.lifetime == Lifetime::every) sum += group.row_bytes() / group.parameter;
+    }
+    return sum;
+}
+
+std::uint64_t Schema::bytes_at(std::uint64_t tokens) const {
+    if (tokens == 0) return 0;
+    std::uint64_t sum = 0;
+    for (const Group& group : groups) {
+        const std::uint64_t rows = group.rows_at(tokens);
+        const std::uint64_t first = std::min(page_floor(group.first_needed_row(tokens)), rows);
+        sum += group.page_bytes() * (group.is_paged() ? page_count(rows - first) : 1);
     }
     return sum;
 }

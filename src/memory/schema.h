@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,8 @@ constexpr std::uint64_t page_count(std::uint64_t rows) {
 enum class ElementType : std::uint8_t { f32 = 0, f16 = 1, q8_0 = 2 };
 std::string_view element_type_name(ElementType type);
 bool is_element_type(ElementType type);  // for numbers that were read
+// By its name; nothing for one that is no type.
+std::optional<ElementType> element_type_of(std::string_view name);
 // Bytes of a row of `elements`; 0 if the type can't hold that many (q8_0: multiples of 32).
 std::uint64_t row_bytes(ElementType type, std::uint64_t elements);
 
@@ -73,6 +76,8 @@ struct Schema {
     // Over every field of every group and plane, in order. The K/V types are among them.
     Hash256 hash() const;
     std::uint64_t bytes_per_token() const;  // of the paged groups, rows kept for ever
+    // Pages and blocks of one sequence of `tokens` tokens, without checkpoints.
+    std::uint64_t bytes_at(std::uint64_t tokens) const;
 };
 
 }  // namespace stet::memory

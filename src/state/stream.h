@@ -1,32 +1,21 @@
-// Where encoded state goes to and comes from. Implemented here for the caller's buffer and for a
-// file; a caller can bring its own (a socket, a pipe, an archive).
+// Where encoded state goes to and comes from (stet/stream.h), for the caller's buffer and for a file.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <span>
 
 #include "base/env.h"
 #include "stet/status.h"
+#include "stet/stream.h"
 
 namespace stet::state {
 
-class Sink {
-  public:
-    virtual ~Sink() = default;
-    virtual Status write(std::span<const std::byte> data) = 0;
-};
-
-class Source {
-  public:
-    virtual ~Source() = default;
-    // Reads exactly data.size() bytes; corruption ("cut short") when fewer are left.
-    virtual Status read(std::span<std::byte> data) = 0;
-    // Bytes left, where that is known: then nothing may be left over at the end.
-    virtual std::optional<std::uint64_t> left() const { return std::nullopt; }
-};
+using stet::CallbackSink;
+using stet::CallbackSource;
+using stet::Sink;
+using stet::Source;
 
 // A caller's buffer. resource_exhausted past its end.
 class SpanSink final : public Sink {
@@ -71,27 +60,6 @@ class FileSource final : public Source {
     const File* file_;
     std::uint64_t size_bytes_;
     std::uint64_t offset_ = 0;
-};
-
-// From functions.
-class CallbackSink final : public Sink {
-  public:
-    using Write = std::function<Status(std::span<const std::byte>)>;
-    explicit CallbackSink(Write write) : write_(std::move(write)) {}
-    Status write(std::span<const std::byte> data) override { return write_(data); }
-
-  private:
-    Write write_;
-};
-
-class CallbackSource final : public Source {
-  public:
-    using Read = std::function<Status(std::span<std::byte>)>;
-    explicit CallbackSource(Read read) : read_(std::move(read)) {}
-    Status read(std::span<std::byte> data) override { return read_(data); }
-
-  private:
-    Read read_;
 };
 
 }  // namespace stet::state

@@ -208,6 +208,9 @@ TEST(Checkpoint, ValidateSeesWhatIsWrong) {
     EXPECT_TRUE(refused([](Sequence&, Checkpoint& c) { c.position = 513; }));
     EXPECT_TRUE(refused([](Sequence&, Checkpoint& c) { c.position = 1024; }));
     EXPECT_TRUE(refused([](Sequence&, Checkpoint& c) { c.position = 2000; }));
+    EXPECT_TRUE(refused([](Sequence& s, Checkpoint&) {
+        s.checkpoints.push_back(s.checkpoints[1]);
+    })) << "one twice";
     EXPECT_TRUE(refused([](Sequence&, Checkpoint& c) { c.groups.pop_back(); }));
     EXPECT_TRUE(refused([](Sequence&, Checkpoint& c) { c.groups[3].block = {}; }));
     EXPECT_TRUE(refused([](Sequence& s, Checkpoint& c) { c.groups[0] = s.groups[0]; }));

@@ -77,6 +77,33 @@ TEST(Context, RestoresWhatWasSavedByEveryWay) {
     EXPECT_EQ(world.saved(0), bytes) << "saving again says the same";
 }
 
+TEST(Context, ASequenceTakesWhatItsSchemaSays) {
+    World world(all_lifetimes(70, 4));
+    EXPECT_EQ(world.schema().bytes_at(0), 0U);
+    for (const std::size_t tokens : {1U, 2U, 63U, 64U, 65U, 128U, 133U, 134U, 255U, 256U, 500U}) {
+        const std::uint64_t position = world.at(0).position();
+        world.feed(0, tokens - position);
+        EXPECT_EQ(world.schema().bytes_at(tokens), world.context.usage(0)->bytes) << tokens;
+    }
+}
+
+// Values of another context are copied in: that can fail too.
+TEST(Context, ValuesThatFindNoRoomChangeNothing) {
+    const Schema schema = all_lifetimes(70, 4);
+    World world(schema);
+    fill(world);
+    const Snapshot one = world.context.snapshot(0).value();
+    const ContextSnapshot all = world.context.snapshot_all();
+    World small(schema, 4096, 4, world.pool.stats().bytes_in_use / 2);
+    small.feed(0, 30, 4);
+    small.feed(2, 5, 9);
+    const Photo before(small);
+    for (const Status& refused : {small.context.restore(2, one), small.context.restore_all(all)}) {
+        EXPECT_EQ(refused.code(), Code::resource_exhausted) << refused.to_string();
+        EXPECT_EQ(before.difference(), "");
+    }
+}
+
 TEST(Context, RestoresAllOfIt) {
     World world(all_lifetimes(70, 4));
     fill(world);
