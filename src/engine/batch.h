@@ -26,6 +26,9 @@ struct Part {
     // The logits of the last token become part of the value, so that a restored one needs no token
     // fed again to go on. Needs Logits::last or all.
     bool keep_logits = false;
+    // The model's encoder reads them (T5), all at once and at the begin of the sequence. Logits are
+    // none, and so must all parts of the step be.
+    bool encodes = false;
 };
 
 class Batch {
@@ -47,6 +50,7 @@ class Batch {
     std::vector<std::int32_t> tokens_;
     std::vector<std::int32_t> positions_;
     std::vector<std::int32_t> output_rows_;
+    bool encodes_ = false;
     exec::Step step_;
 };
 

@@ -92,8 +92,31 @@ Status Engine::check_tokens(std::span<const Token> tokens) const {
     return {};
 }
 
+// What an encoder reads is a step of its own.
+Status Engine::check_encoding(std::span<const Part> parts) const {
+    for (const Part& part : parts) {
+        if (part.encodes != parts[0].encodes) {
+            return Status(Code::invalid_argument,
+                          "a step either encodes all of its sequences or none");
+        }
+        if (!part.encodes) continue;
+        if (!has_encoder()) {
+            return Status(Code::invalid_argument,
+                          fmt::format("{} has no encoder", model_->config.architecture->name));
+        }
+        if (part.sequence->position() != 0 || part.logits != Logits::none) {
+            return Status(Code::invalid_argument,
+                          fmt::format("an encoder reads the begin of a sequence and gives no "
+                                      "logits; this one has {} tokens",
+                                      part.sequence->position()));
+        }
+    }
+    return {};
+}
+
 Result<std::span<const float>> Engine::run(std::span<const Part> parts) {
     Batch batch(*pool_);
+    STET_TRY(check_encoding(parts));
     for (const Part& part : parts) {
         const std::uint64_t position = part.sequence->position();
         if (part.tokens.empty() ||
@@ -137,6 +160,14 @@ void Engine::withdraw(Generation& generation) {
 // Every generation that decodes gets its token; what is left of the batch goes to prompts in order.
 std::vector<Part> Engine::schedule(std::vector<Generation*>& chosen) {
     std::vector<Part> parts;
+    for (Generation* generation : generations_) {
+        if (!must_encode(*generation)) continue;
+        chosen.push_back(generation);
+        return {{.sequence = &generation->sequence_,
+                 .tokens = generation->prompt_,
+                 .logits = Logits::none,
+                 .encodes = true}};
+    }
     std::size_t budget = batch_;
     for (Generation* generation : generations_) {
         if (!generation->next_ || budget == 0) continue;
@@ -179,6 +210,7 @@ Result<bool> Engine::step() {
             generation.prompt_done_ += count;
         }
         generation.next_.reset();
+        if (parts[i].encodes) generation.next_ = model_->config.encoder.start_token;
         if (parts[i].logits == Logits::none) continue;
         sample(generation, logits.first(vocabulary()));
         logits = logits.subspan(vocabulary());

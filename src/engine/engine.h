@@ -143,11 +143,18 @@ class Engine {
     std::uint32_t batch() const { return batch_; }  // tokens of a step at most
     // Bytes of the buffers that steps compute in; grows only when a new batch shape comes.
     std::size_t reserved_bytes() const { return runner_->buffer_bytes(); }
+    // The model reads a prompt with an encoder and answers with a decoder (T5). A generation whose
+    // sequence is empty encodes its prompt; later ones give theirs to the decoder.
+    bool has_encoder() const { return model_->config.encoder.encoder_layers != 0; }
     std::uint32_t vocabulary() const { return model_->config.vocabulary; }
 
   private:
     Engine() = default;
 
+    Status check_encoding(std::span<const Part> parts) const;
+    bool must_encode(const Generation& generation) const {
+        return has_encoder() && !generation.next_ && generation.sequence_.position() == 0;
+    }
     std::vector<Part> schedule(std::vector<Generation*>& chosen);
     void sample(Generation& generation, std::span<const float> logits);
     void emit(Generation& generation, std::string_view text);

@@ -83,8 +83,9 @@ class Worker {
                 const std::uint64_t seen = std::min(next, last_row(span, begin + t));
                 if (seen <= first) continue;
                 const std::uint64_t column = span.token_begin + begin + t;
-                fill_bias(head, static_cast<std::int64_t>(first) -
-                                    static_cast<std::int64_t>(span.position + begin + t),
+                fill_bias(head,
+                          static_cast<std::int64_t>(first) -
+                              static_cast<std::int64_t>(span.position + begin + t),
                           seen - first);
                 add_rows(q.row(column) + offset, memory_.data(),
                          memory_.data() + kPageRows * stride_, stride_,
@@ -131,9 +132,9 @@ class Worker {
         const std::byte* page = span.pages[first / kPageRows];
         const auto load_plane = [&](const PlaneView& plane, float* to) {
             const std::uint64_t of_head = plane.row_bytes / shape_.heads;
-            kernels_.load_rows(page + plane.offset_bytes + first % kPageRows * plane.row_bytes +
-                                   head * of_head,
-                               plane.row_bytes, plane.type, next - first, shape_.size, to, stride_);
+            kernels_.load_rows(
+                page + plane.offset_bytes + first % kPageRows * plane.row_bytes + head * of_head,
+                plane.row_bytes, plane.type, next - first, shape_.size, to, stride_);
         };
         load_plane(span.k_plane, k);
         load_plane(span.v_plane, v);

@@ -351,6 +351,8 @@ constexpr std::array kArchitectures = {
                  .rope_size = RopeSize::half_full_layers, .window_rope_factors = false,
                  .window_rope_base = 10000.0F, .window_rope = WindowRope::unscaled,
                  .clamp = SwigluClamp::activated, .gating = Gating::sigmoid},
+    Architecture{.name = "t5", .rope = RopeKind::none, .encoder_decoder = true,
+                 .output_norm = "dec.output_norm"},
     Architecture{.name = "talkie", .rope = RopeKind::neox, .pre_norm = PreNorm::weightless,
                  .layer_output_scale = true, .embedding_skip = true, .qk_norm_after_rope = true,
                  .weightless_qk = WeightlessQk::keys, .embedding_norm = EmbeddingNorm::weightless,

@@ -278,6 +278,7 @@ struct Architecture {
     bool causal = true;
     Blocks blocks = Blocks::both;
     Loop loop = Loop::none;
+    bool encoder_decoder = false;  // model/encoder_decoder.h
 
     // Norms and residuals.
     PreNorm pre_norm = PreNorm::weighted;

@@ -260,7 +260,8 @@ Result<Config> resolve(const gguf::File& file, const StateTypes& types) {
                                          ? keys.uint_or("rescale_every_n_layers", 0, 0, kLayersMax)
                                          : Result<std::uint32_t>(0U));
     SchemaBuilder schema(types, row->has_memory);
-    for (std::size_t slot = 0; slot < order.size(); ++slot) {
+    if (row->encoder_decoder) STET_TRY(resolve_encoder_decoder(keys, schema, config));
+    for (std::size_t slot = 0; !row->encoder_decoder && slot < order.size(); ++slot) {
         const ResolveContext context{keys, *row, layers, slot, config, schema};
         STET_ASSIGN(auto layer, resolve_layer(context, recurrent[order[slot]], order[slot]));
         if (rescaled != 0 && (slot + 1) % rescaled == 0) layer.output_scale = 0.5F;

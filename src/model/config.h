@@ -10,6 +10,7 @@
 #include "gguf/gguf.h"
 #include "memory/schema.h"
 #include "model/architectures.h"
+#include "model/encoder_decoder.h"
 #include "model/ffn/ffn.h"
 #include "model/mixers/mixer.h"
 #include "model/ngram.h"
@@ -63,6 +64,7 @@ struct Config {
     std::string rope_factors;           // tensor that divides the rotary frequencies, or empty
     Stacks stacks;
     Hyper hyper;
+    EncoderDecoder encoder;
     std::uint32_t residual_block = 0;  // layers between states that are kept
                                        // (model/residual_mix.h); 0: no such model
     std::uint32_t altup_streams = 0;   // of the residual (model/altup.h); 0: one, as usual

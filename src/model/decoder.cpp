@@ -227,6 +227,7 @@ void Decoder::head(ggml_tensor* x) {
 
 // The embedding through all layers, wanted columns only.
 ggml_tensor* Decoder::run(ggml_tensor* x) {
+    if (config_.encoder.encoder_layers != 0) return build_cross_decoder(builder_, x);
     if (config_.residual_block != 0) return build_residual_mix(builder_, x, last_with_rows_);
     if (config_.altup_streams != 0) return build_altup(builder_, x, for_layers_, last_with_rows_);
     if (config_.hyper.streams != 0) return build_hyper(builder_, x, last_with_rows_);

@@ -41,7 +41,8 @@ Result<std::span<const float>> Runner::run(const exec::Step& step) {
     const auto outputs = static_cast<std::uint32_t>(step.output_rows.size());
     STET_TRY(check_positions(model_->config, step));
     const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Cached& cached) {
-        return cached.tokens == tokens && cached.outputs == outputs;
+        return cached.tokens == tokens && cached.outputs == outputs &&
+               cached.encodes == step.encodes;
     });
     if (found != graphs_.end()) {
         graphs_.splice(graphs_.begin(), graphs_, found);
@@ -53,9 +54,12 @@ Result<std::span<const float>> Runner::run(const exec::Step& step) {
         if ((cached.tokens <= kSmallTokens) != small) return false;
         return ++kept >= (small ? kSmallGraphsMax : 1);
     });
+    const Config& config = model_->config;
+    const Weights& weights = *model_->weights;
     STET_ASSIGN(auto graph,
-                build_decoder(model_->config, *model_->weights, *model_->backend, tokens, outputs));
-    graphs_.push_front({tokens, outputs, std::move(graph)});
+                step.encodes ? build_encoder(config, weights, *model_->backend, tokens)
+                             : build_decoder(config, weights, *model_->backend, tokens, outputs));
+    graphs_.push_front({tokens, outputs, step.encodes, std::move(graph)});
     return graphs_.front().graph->run(*model_->backend, step);
 }
 

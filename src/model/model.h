@@ -48,6 +48,7 @@ class Runner {
     struct Cached {
         std::uint32_t tokens;
         std::uint32_t outputs;
+        bool encodes;
         std::unique_ptr<exec::Graph> graph;
     };
 

@@ -115,13 +115,11 @@ ggml_tensor* build_gate(StepBuilder& builder, ggml_tensor* key, ggml_tensor* que
 
 ggml_tensor* convolve(StepBuilder& builder, const NgramPlan& plan, ggml_tensor* weight,
                       ggml_tensor* x) {
-    ggml_context* context = builder.context();
     const exec::ShortConv conv{.channels = static_cast<std::uint32_t>(x->ne[0]),
                                .taps = plan.taps,
                                .dilation = plan.size,
                                .offset_bytes = builder.plane(plan.history).offset_bytes};
-    if (weight->type != GGML_TYPE_F32) weight = ggml_cast(context, weight, GGML_TYPE_F32);
-    const std::array inputs = {x, weight};
+    const std::array inputs = {x, builder.as_f32(weight)};
     return builder.graph().state_op(
         {x->ne[0], x->ne[1], 1, 1}, inputs, plan.history.group,
         [conv](const exec::StateOpContext& op) {

@@ -246,6 +246,10 @@ ggml_tensor* StepBuilder::softcap(ggml_tensor* x, float cap) {
     return ggml_scale(context_, ggml_tanh(context_, x), cap);
 }
 
+ggml_tensor* StepBuilder::as_f32(ggml_tensor* weight) {
+    return weight->type == GGML_TYPE_F32 ? weight : ggml_cast(context_, weight, GGML_TYPE_F32);
+}
+
 ggml_tensor* StepBuilder::part(ggml_tensor* x, std::int64_t offset, std::int64_t size) {
     return ggml_cont(context_, ggml_view_2d(context_, x, size, x->ne[1], x->nb[1],
                                             static_cast<std::size_t>(offset) * sizeof(float)));

@@ -62,6 +62,8 @@ class StepBuilder {
     ggml_tensor* rotate_to_block_starts(ggml_tensor* x, const Rope& rope, std::uint32_t ratio);
     ggml_tensor* unrotate(ggml_tensor* x, const Rope& rope);
     ggml_tensor* softcap(ggml_tensor* x, float cap);  // cap * tanh(x / cap); cap 0: x
+    // A tensor of the model as f32.
+    ggml_tensor* as_f32(ggml_tensor* weight);
     // Features [offset, offset + size) of x f32 [features, tokens], contiguous.
     ggml_tensor* part(ggml_tensor* x, std::int64_t offset, std::int64_t size);
     // Runs of `size` (a power of two) elements of x times the orthonormal Hadamard matrix;

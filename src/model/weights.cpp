@@ -29,6 +29,9 @@ Status load_embedding(Tensors& tensors, const Config& config, Weights& weights) 
     if (config.hyper.streams != 0 && config.hyper.kind != HyperConnections::sinkhorn_mean) {
         STET_ASSIGN(weights.hyper_end, load_hyper(tensors, config, "output_hc"));
     }
+    if (config.encoder.encoder_layers != 0) {
+        STET_ASSIGN(weights.encoder_decoder, load_encoder_decoder(tensors, config));
+    }
     if (config.altup_streams != 0) {
         STET_ASSIGN(weights.altup, load_altup(tensors, config));
     }

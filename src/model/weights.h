@@ -7,6 +7,7 @@
 
 #include "model/altup.h"
 #include "model/config.h"
+#include "model/encoder_decoder.h"
 #include "model/hyper.h"
 #include "model/ngram.h"
 #include "model/residual_mix.h"
@@ -48,6 +49,7 @@ struct Weights {
     Norm layer_embedding_norm;
     AltupWeights altup;
     HyperWeights hyper_end;
+    EncoderDecoderWeights encoder_decoder;
     ggml_tensor* residual_mix_output = nullptr;  // f32 [width], of the last mix
     ggml_tensor* low_start = nullptr;     // f32 [width]: the low module before the first stack
     ggml_tensor* rope_factors = nullptr;  // f32 [dimensions / 2] divisors, or null

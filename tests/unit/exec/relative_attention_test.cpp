@@ -69,7 +69,8 @@ struct Case {
                         const std::int64_t distance =
                             static_cast<std::int64_t>(row) - static_cast<std::int64_t>(own);
                         score += double{
-                            bias[relative_bucket(distance, kBuckets, shape.both_ways) * kHeads + h]};
+                            bias[relative_bucket(distance, kBuckets, shape.both_ways) * kHeads +
+                                 h]};
                     }
                     total += std::exp(score);
                     for (std::uint32_t i = 0; i < kSize; ++i) {
