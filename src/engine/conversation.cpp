@@ -67,7 +67,8 @@ Status Conversation::resume() {
         if (!turns_.empty()) turns_.back().end = sequence_;
         return {};
     }
-    if (loaded.status().code() != Code::corruption) return loaded.status();
+    const Code code = loaded.status().code();
+    if (code != Code::corruption && code != Code::unavailable) return loaded.status();
     resume_.reason = loaded.status().to_string();
     STET_ASSIGN(lost_, store_->tokens(session_));
     sequence_ = state::Sequence::empty(engine_.schema());

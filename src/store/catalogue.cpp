@@ -13,6 +13,8 @@ namespace {
 constexpr std::int64_t kApplicationId = 0x73746574;  // "stet"
 constexpr std::int64_t kVersion = 1;
 constexpr std::string_view kWriter = "stet 0.1.0";
+constexpr std::uint64_t kPageBytes = 4096;    // SQLite's default
+constexpr std::uint64_t kLogBytes = 4 << 20;  // between checkpoints
 
 constexpr const char* kTables = R"(
 CREATE TABLE meta (
@@ -62,6 +64,9 @@ CREATE TABLE turn_record (
     PRIMARY KEY (turn, record)
 ) STRICT, WITHOUT ROWID;
 )";
+// Not in every store of version 1: made when it is missing.
+constexpr const char* kPinTable =
+    "CREATE TABLE pin (session INTEGER PRIMARY KEY REFERENCES session (id)) STRICT";
 
 constexpr std::string_view kSessionColumns =
     "SELECT s.id, s.name, s.fingerprint, s.schema_hash, s.root, s.model_name, s.model_path, "
@@ -146,14 +151,15 @@ Status Catalogue::damaged(std::string_view what) const {
 }
 
 Result<Catalogue> Catalogue::open(const std::filesystem::path& path,
-                                  const std::filesystem::path& rights_of) {
-    STET_ASSIGN(std::unique_ptr<Database> database, Database::open(path, rights_of));
+                                  const std::filesystem::path& rights_of, DiskBudget* budget) {
+    STET_ASSIGN(std::unique_ptr<Database> database, Database::open(path, rights_of, budget));
     Catalogue catalogue(std::move(database));
-    STET_TRY(catalogue.check_identity(rights_of.empty()));
+    STET_TRY(catalogue.check_identity(rights_of.empty(), budget));
+    STET_TRY(catalogue.find_pins(rights_of.empty()));
     return catalogue;
 }
 
-Status Catalogue::check_identity(bool read_only) {
+Status Catalogue::check_identity(bool read_only, const DiskBudget* budget) {
     STET_ASSIGN(const auto application, database_->number("PRAGMA application_id"));
     STET_ASSIGN(const auto version, database_->number("PRAGMA user_version"));
     STET_ASSIGN(const auto tables, database_->number("SELECT count(*) FROM sqlite_schema"));
@@ -181,11 +187,33 @@ Status Catalogue::check_identity(bool read_only) {
     }
     if (!is_empty && version != kVersion) return damaged("its version number is damaged");
     if (read_only) return {};
-    STET_TRY(set_durable());
+    STET_TRY(set_durable(budget));
     return is_empty ? make_tables() : Status();
 }
 
-Status Catalogue::set_durable() {
+Status Catalogue::find_pins(bool read_only) {
+    STET_ASSIGN(const auto tables,
+                database_->number("SELECT count(*) FROM sqlite_schema WHERE name = 'pin'"));
+    has_pins_ = tables != 0;
+    if (has_pins_ || read_only) return {};
+    STET_TRY(database_->script(kPinTable));
+    has_pins_ = true;
+    return {};
+}
+
+Result<bool> Catalogue::is_pinned(std::int64_t session) {
+    if (!has_pins_) return false;
+    STET_ASSIGN(const auto found,
+                database_->number("SELECT 1 FROM pin WHERE session = ?1", session));
+    return found.has_value();
+}
+
+Status Catalogue::set_pinned(std::int64_t session, bool is_pinned) {
+    if (is_pinned) return database_->run("INSERT OR IGNORE INTO pin VALUES (?1)", session);
+    return database_->run("DELETE FROM pin WHERE session = ?1", session);
+}
+
+Status Catalogue::set_durable(const DiskBudget* budget) {
     STET_ASSIGN(Statement mode, database_->query("PRAGMA journal_mode = WAL"));
     STET_ASSIGN(const bool has_mode, mode.step());
     if (!has_mode || mode.text(0) != "wal") {
@@ -193,7 +221,12 @@ Status Catalogue::set_durable() {
                                             "write-ahead log; use a local one",
                                             database_->path().string()));
     }
-    return database_->script("PRAGMA synchronous = FULL");
+    const std::uint64_t log_bytes = budget != nullptr ? budget->log_bytes_wanted() : kLogBytes;
+    return database_->script(fmt::format("PRAGMA synchronous = FULL; PRAGMA cache_spill = OFF; "
+                                         "PRAGMA wal_autocheckpoint = {}; "
+                                         "PRAGMA journal_size_limit = {};",
+                                         log_bytes / kPageBytes, log_bytes)
+                                 .c_str());
 }
 
 Status Catalogue::make_tables() {
@@ -216,6 +249,7 @@ Result<std::optional<SessionRow>> Catalogue::session(std::string_view name) {
     if (checksum != checksum_of(session)) {
         return damaged(fmt::format("the row of session '{}' is damaged", name));
     }
+    STET_ASSIGN(session.info.is_pinned, is_pinned(session.id));
     return std::optional(std::move(session));
 }
 
@@ -227,6 +261,7 @@ Result<std::vector<SessionInfo>> Catalogue::sessions() {
         STET_ASSIGN(const bool found, row.step());
         if (!found) return sessions;
         STET_ASSIGN(SessionRow session, session_of(row));
+        STET_ASSIGN(session.info.is_pinned, is_pinned(session.id));
         sessions.push_back(std::move(session.info));
     }
 }
@@ -263,6 +298,8 @@ Status Catalogue::update(const SessionRow& session) {
 }
 
 Status Catalogue::remove_session(std::string_view name) {
+    STET_TRY(database_->run(
+        "DELETE FROM pin WHERE session IN (SELECT id FROM session WHERE name = ?1)", name));
     return database_->run("DELETE FROM session WHERE name = ?1", name);
 }
 
@@ -346,6 +383,14 @@ Status Catalogue::insert(const TurnRow& row, std::span<const std::int64_t> recor
         STET_TRY(database_->run("INSERT INTO turn_record VALUES (?1, ?2)", row.turn.id, record));
     }
     return {};
+}
+
+Status Catalogue::forget_records(TurnId id) {
+    STET_ASSIGN(TurnRow row, turn(id));
+    row.records = keys_checksum({});
+    STET_TRY(database_->run("DELETE FROM turn_record WHERE turn = ?1", id));
+    return database_->run("UPDATE turn SET records = ?2, checksum = ?3 WHERE id = ?1", id,
+                          row.records, checksum_of(row));
 }
 
 Status Catalogue::prune(TurnId turn) {

@@ -7,6 +7,7 @@
 //   turn         a node of the tree of turns, with the tokens that it adds
 //   record       where the extent of a key lies; see segment.h
 //   turn_record  which records a turn adds: what keeps a record from being garbage
+//   pin          ids of pinned sessions
 //   meta         which program made the file
 //
 // SQLite has no checksums of its own pages, so rows that decide something carry one: XXH3-128 over
@@ -52,8 +53,9 @@ class Catalogue {
   public:
     // A missing or empty file is made a catalogue, with the rights of the file `rights_of`; without
     // one it must exist and is only read. incompatible when a newer program made it (says which).
+    // `budget` may be null.
     static Result<Catalogue> open(const std::filesystem::path& path,
-                                  const std::filesystem::path& rights_of);
+                                  const std::filesystem::path& rights_of, DiskBudget* budget);
 
     Result<Transaction> begin() { return Transaction::begin(*database_); }
 
@@ -64,6 +66,7 @@ class Catalogue {
     Status insert(const SessionRow& session);
     Status update(const SessionRow& session);  // every column
     Status remove_session(std::string_view name);
+    Status set_pinned(std::int64_t session, bool is_pinned);
     // The head of a session whose row may be damaged; kNoTurn without one.
     Result<TurnId> head_unchecked(std::string_view name);
 
@@ -72,6 +75,8 @@ class Catalogue {
     Result<std::vector<TurnRow>> path(TurnId head);
     Result<TurnId> next_turn_id();
     Status insert(const TurnRow& turn, std::span<const std::int64_t> records);
+    // The turn keeps its tokens and lists no record any more.
+    Status forget_records(TurnId turn);
     // Removes `turn` and its ancestors up to the first that a session or another turn needs.
     Status prune(TurnId turn);
 
@@ -86,16 +91,22 @@ class Catalogue {
     };
     Result<SegmentEnd> last_segment();
 
+    // Moves SQLite's log into the catalogue and gives its space back, unless a reader needs it.
+    Status empty_log() { return database_->run("PRAGMA wal_checkpoint(TRUNCATE)"); }
+
     Database& database() { return *database_; }
 
   private:
     explicit Catalogue(std::unique_ptr<Database> database) : database_(std::move(database)) {}
-    Status check_identity(bool read_only);
-    Status set_durable();
+    Status check_identity(bool read_only, const DiskBudget* budget);
+    Status set_durable(const DiskBudget* budget);
     Status make_tables();
+    Status find_pins(bool read_only);
+    Result<bool> is_pinned(std::int64_t session);
     Status damaged(std::string_view what) const;
 
     std::unique_ptr<Database> database_;
+    bool has_pins_ = false;  // a store made before there were pins may be open to be read only
 };
 
 // The checksum that TurnRow::records holds.

@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +26,8 @@ namespace stet::store {
 class DirectoryStore final : public Store {
   public:
     DirectoryStore(Env& env, std::filesystem::path directory, StoreOptions options,
-                   std::unique_ptr<FileLock> lock, Catalogue catalogue,
-                   std::optional<SegmentWriter> writer);
+                   std::unique_ptr<FileLock> lock, std::unique_ptr<DiskBudget> budget,
+                   Catalogue catalogue, std::optional<SegmentWriter> writer);
 
     Result<SessionInfo> create(std::string_view name, const Hash256& fingerprint,
                                const memory::Schema& schema, std::string_view model_name,
@@ -45,21 +46,26 @@ class DirectoryStore final : public Store {
     Status rename(std::string_view from, std::string_view to) override;
     Status remove(std::string_view name) override;
     Result<Reclaimed> collect_garbage() override;
+    Status pin(std::string_view name, bool is_pinned) override;
+    Result<Usage> usage() override;
+    Result<Verified> verify(std::int64_t from, std::uint64_t bytes_max) override;
     const std::filesystem::path& directory() const override { return directory_; }
 
   private:
     // The tokens up to a turn, and the prefix ids made of them.
     struct Path {
         TurnId head = kNoTurn;
-        std::uint64_t turns = 0;
+        std::vector<std::uint64_t> ends;  // token_end of each turn
         std::vector<state::Token> tokens;
         state::PrefixIds ids;
+        bool has_evicted = false;  // turns whose records were given up
     };
     // An extent of a new turn: a record that is there, or one to be written.
     struct Part {
         state::Extent extent;
         std::optional<RecordRow> known;
         std::optional<Place> written;
+        bool is_earlier = false;  // of a turn before
     };
     // A sparse or dead segment.
     struct Candidate {
@@ -85,7 +91,10 @@ class DirectoryStore final : public Store {
                                 const state::Sequence& sequence, const NewTurn& turn);
     Result<Path> take_path(const SessionRow& session);
     Result<std::vector<Part>> plan(const memory::Schema& schema, const state::Sequence& sequence,
-                                   Path& path);
+                                   Path& path, bool with_earlier_turns);
+    Result<std::uint64_t> bytes_of(const std::vector<Part>& parts, std::uint64_t turn_bytes);
+    // Makes room for the parts and the turn. What was known of records may have changed with it.
+    Status make_room_for(std::vector<Part>& parts, std::uint64_t turn_bytes, std::int64_t session);
     Status write_records(const memory::Schema& schema, const state::Sequence& sequence,
                          std::vector<Part>& parts);
     Status add_rows(SessionRow session, const std::vector<Part>& parts, TurnRow& row);
@@ -96,21 +105,41 @@ class DirectoryStore final : public Store {
     Status load_extent(const state::Extent& extent, state::Stage& stage,
                        std::vector<std::byte>& buffer, std::uint64_t& bytes_read);
 
+    Result<Loaded> load_once(std::string_view name, const Hash256& fingerprint,
+                             memory::PagePool& pool, std::optional<TurnId> turn);
+
+    // limits.cpp
+    Status remove_expired(Reclaimed& reclaimed);
+    // Evicts what it takes so that `bytes` more fit, but nothing of session `but`. True if
+    // something was moved or evicted.
+    Result<bool> make_room(std::uint64_t bytes, std::int64_t but);
+    Status evict(const SessionRow& session, const std::vector<SessionRow>& kept);
+    // For small changes that add nothing: the log is emptied in time.
+    Status make_log_room();
+    Status no_room(std::uint64_t bytes, std::string_view advice) const;
+    // `status`, or the limit that was in its way.
+    Status explained(Status status);
+
     // garbage.cpp
+    Result<Reclaimed> collect(std::uint64_t sparse_percent);
     Status check_liveness();
     Result<std::uint64_t> forget_dead_records();
-    Result<std::vector<Candidate>> candidates();
+    Result<std::vector<Candidate>> candidates(std::uint64_t sparse_percent);
     Status copy_live_records(std::uint64_t segment);
 
     Env* env_;
     std::filesystem::path directory_;
     StoreOptions options_;
     std::mutex mutex_;
-    std::unique_ptr<FileLock> lock_;  // given up last
+    std::unique_ptr<FileLock> lock_;      // given up last
+    std::unique_ptr<DiskBudget> budget_;  // none when read only
     Catalogue catalogue_;
     SegmentReader reader_;
     std::optional<SegmentWriter> writer_;  // none when read only
     std::list<Path> paths_;                // of the last commits, latest first
+    // Names of sessions some of whose records are known to be damaged or gone: their next commit
+    // looks at all of them.
+    std::set<std::string, std::less<>> lacking_;
     std::int64_t last_stamp_ = 0;
 };
 

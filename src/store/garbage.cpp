@@ -12,34 +12,53 @@ namespace stet::store {
 namespace {
 
 constexpr std::uint64_t kSparsePercent = 50;  // segments with less live bytes are copied together
+constexpr std::size_t kRowsAtOnce = 64;       // deleted in one transaction
 
 }  // namespace
 
 Result<Reclaimed> DirectoryStore::collect_garbage() {
     return guarded([&]() -> Result<Reclaimed> {
         STET_TRY(check_writable());
+        const DiskBudget::Shrinking shrinking(*budget_);
+        STET_TRY(make_log_room());
+        Reclaimed expired;
+        STET_TRY(remove_expired(expired));
         STET_TRY(check_liveness());
-        Reclaimed reclaimed;
-        STET_ASSIGN(reclaimed.records, forget_dead_records());
-        STET_ASSIGN(const std::vector<Candidate> segments, candidates());
-        std::uint64_t copied_bytes = 0;
-        for (const Candidate& segment : segments) {
-            // A segment with a damaged record stays: what is left of it may be mended yet.
-            if (segment.live_bytes != 0) {
-                const Status copied = copy_live_records(segment.number);
-                if (copied.code() == Code::corruption) continue;
-                STET_TRY(copied);
-                copied_bytes += segment.live_bytes;
-            }
-            reader_.forget();
-            STET_TRY(env_->remove(segments_path(directory_) / segment_name(segment.number)));
-            ++reclaimed.segments;
-            reclaimed.bytes += segment.size_bytes;
-        }
-        if (reclaimed.segments != 0) STET_TRY(env_->sync_directory(segments_path(directory_)));
-        reclaimed.bytes -= std::min(reclaimed.bytes, copied_bytes);
+        STET_ASSIGN(Reclaimed reclaimed, collect(kSparsePercent));
+        reclaimed.sessions = expired.sessions;
         return reclaimed;
     });
+}
+
+// Liveness is proven already.
+Result<Reclaimed> DirectoryStore::collect(std::uint64_t sparse_percent) {
+    Reclaimed reclaimed;
+    STET_ASSIGN(reclaimed.records, forget_dead_records());
+    STET_ASSIGN(std::vector<Candidate> segments, candidates(sparse_percent));
+    // Those without live records first: the others need room for copies.
+    std::ranges::stable_sort(segments, {}, &Candidate::live_bytes);
+    std::uint64_t copied_bytes = 0;
+    for (const Candidate& segment : segments) {
+        // A segment with a damaged record stays: what is left of it may be mended yet.
+        if (segment.live_bytes != 0) {
+            STET_ASSIGN(const bool fits,
+                        budget_->has_room(kSegmentHeaderBytes + segment.live_bytes));
+            if (!fits) continue;
+            const Status copied = copy_live_records(segment.number);
+            const bool is_refused = budget_->take_refused();
+            if (copied.code() == Code::corruption || (!copied && is_refused)) continue;
+            STET_TRY(copied);
+            copied_bytes += segment.live_bytes;
+        }
+        reader_.forget();
+        STET_TRY(env_->remove(segments_path(directory_) / segment_name(segment.number)));
+        budget_->shrink_segments(segment.size_bytes);
+        ++reclaimed.segments;
+        reclaimed.bytes += segment.size_bytes;
+    }
+    if (reclaimed.segments != 0) STET_TRY(env_->sync_directory(segments_path(directory_)));
+    reclaimed.bytes -= std::min(reclaimed.bytes, copied_bytes);
+    return reclaimed;
 }
 
 // What is live follows from turn_record; so every turn must still list all of its records.
@@ -74,23 +93,42 @@ Status DirectoryStore::check_liveness() {
 }
 
 // Commits even when there are none: after that no earlier COMMIT that failed can come back and name
-// bytes that are about to go (Transaction::commit).
+// bytes that are about to go (Transaction::commit). In steps, so that a full disk has room for
+// them.
 Result<std::uint64_t> DirectoryStore::forget_dead_records() {
     Database& database = catalogue_.database();
-    STET_ASSIGN(Transaction transaction, catalogue_.begin());
-    STET_TRY(
-        database.run("INSERT INTO meta VALUES ('collected', ?1) "
-                     "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
-                     std::string_view(std::to_string(stamp()))));
-    STET_ASSIGN(const auto before, database.number("SELECT count(*) FROM record"));
-    STET_TRY(database.run("DELETE FROM record WHERE id NOT IN (SELECT record FROM turn_record)"));
-    STET_ASSIGN(const auto after, database.number("SELECT count(*) FROM record"));
-    STET_TRY(transaction.commit());
-    return static_cast<std::uint64_t>(before.value_or(0) - after.value_or(0));
+    std::vector<std::int64_t> dead;
+    {
+        STET_ASSIGN(Statement row, database.query("SELECT id FROM record WHERE id NOT IN "
+                                                  "(SELECT record FROM turn_record)"));
+        while (true) {
+            STET_ASSIGN(const bool is_there, row.step());
+            if (!is_there) break;
+            dead.push_back(row.integer(0));
+        }
+    }
+    std::size_t begin = 0;
+    do {
+        STET_TRY(make_log_room());
+        STET_ASSIGN(Transaction transaction, catalogue_.begin());
+        STET_TRY(
+            database.run("INSERT INTO meta VALUES ('collected', ?1) "
+                         "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                         std::string_view(std::to_string(stamp()))));
+        const std::size_t end =
+            budget_->is_bounded() ? std::min(begin + kRowsAtOnce, dead.size()) : dead.size();
+        for (; begin < end; ++begin) {
+            STET_TRY(database.run("DELETE FROM record WHERE id = ?1", dead[begin]));
+        }
+        STET_TRY(explained(transaction.commit()));
+    } while (begin < dead.size());
+    return dead.size();
 }
 
 // Segments to remove, but for the one that is being written.
-Result<std::vector<DirectoryStore::Candidate>> DirectoryStore::candidates() {
+Result<std::vector<DirectoryStore::Candidate>> DirectoryStore::candidates(
+    std::uint64_t sparse_percent) {
+    STET_TRY(budget_->count_segments());
     std::map<std::uint64_t, std::uint64_t> live_bytes;
     STET_ASSIGN(Statement row,
                 catalogue_.database().query("SELECT segment, offset, size_bytes FROM record"));
@@ -110,7 +148,7 @@ Result<std::vector<DirectoryStore::Candidate>> DirectoryStore::candidates() {
         if (number == 0 || number == writer_->number()) continue;
         STET_ASSIGN(const FileInfo info, env_->info(segments_path(directory_) / name));
         const std::uint64_t live = live_bytes.contains(number) ? live_bytes[number] : 0;
-        if (live == 0 || live < info.size_bytes / 100 * kSparsePercent) {
+        if (live == 0 || live < info.size_bytes / 100 * sparse_percent) {
             candidates.push_back({number, info.size_bytes, live});
         }
     }

@@ -144,8 +144,9 @@ Result<std::span<const std::byte>> SegmentReader::read(const Hash256& key, const
 
 Result<SegmentWriter> SegmentWriter::open(Env& env, std::filesystem::path directory,
                                           std::uint64_t number, std::uint64_t named_end,
-                                          std::uint64_t next_number, std::uint64_t segment_bytes) {
-    SegmentWriter writer(env, std::move(directory), next_number, segment_bytes);
+                                          std::uint64_t next_number, std::uint64_t segment_bytes,
+                                          DiskBudget* budget) {
+    SegmentWriter writer(env, std::move(directory), next_number, segment_bytes, budget);
     if (number == 0 || named_end >= segment_bytes) return writer;
     Result<std::unique_ptr<File>> file =
         env.open(writer.directory_ / segment_name(number), OpenMode::read_write);
@@ -189,6 +190,12 @@ Result<Place> SegmentWriter::seal(const Hash256& key, std::span<std::byte> paylo
 
 Status SegmentWriter::flush() {
     if (buffer_.empty()) return {};
+    if (budget_ != nullptr && !budget_->grow_segments(buffer_.size())) {
+        return Status(Code::resource_exhausted,
+                      fmt::format("segment {}: no room for {} bytes more within the store's limits",
+                                  segment_name(number_), buffer_.size()));
+    }
+    charged_bytes_ += buffer_.size();
     const Status written = file_->write_at(buffer_at_, buffer_);
     if (!written) {
         is_doubtful_ = is_doubtful_ || written.code() != Code::resource_exhausted;
@@ -212,23 +219,33 @@ void SegmentWriter::keep() {
     if (!file_) return;
     STET_CHECK(buffer_.empty() && !is_doubtful_);
     kept_end_ = buffer_at_;
+    charged_bytes_ = 0;
     is_new_ = false;
     if (kept_end_ >= segment_bytes_) close_segment();
+}
+
+void SegmentWriter::rotate() {
+    STET_CHECK(buffer_.empty() && !is_doubtful_);
+    close_segment();
 }
 
 void SegmentWriter::discard() noexcept {
     if (!file_ || (buffer_.empty() && buffer_at_ == kept_end_ && !is_doubtful_)) return;
     buffer_.clear();
     buffer_at_ = kept_end_;
+    const std::uint64_t charged = std::exchange(charged_bytes_, 0);
     try {
+        bool is_given_back = false;
         if (kept_end_ == 0) {
             const std::string name = segment_name(number_);
             close_segment();
             // A file that stays behind is one that no row names.
-            static_cast<void>(env_->remove(directory_ / name));
-        } else if (!file_->truncate(kept_end_) || is_doubtful_) {
-            close_segment();
+            is_given_back = env_->remove(directory_ / name).is_ok();
+        } else {
+            is_given_back = file_->truncate(kept_end_).is_ok();
+            if (!is_given_back || is_doubtful_) close_segment();
         }
+        if (is_given_back && budget_ != nullptr) budget_->shrink_segments(charged);
     } catch (const std::exception&) {  // no memory for a message
         close_segment();
     }

@@ -51,6 +51,7 @@
 #include "base/hash.h"
 #include "base/try.h"
 #include "stet/status.h"
+#include "store/disk_budget.h"
 
 namespace stet::store {
 
@@ -107,7 +108,8 @@ class SegmentWriter {
     // numbers from `next_number` on.
     static Result<SegmentWriter> open(Env& env, std::filesystem::path directory,
                                       std::uint64_t number, std::uint64_t named_end,
-                                      std::uint64_t next_number, std::uint64_t segment_bytes);
+                                      std::uint64_t next_number, std::uint64_t segment_bytes,
+                                      DiskBudget* budget = nullptr);
 
     // `fill` writes the payload into the span that it gets.
     template <typename Fill>
@@ -123,16 +125,19 @@ class SegmentWriter {
     // They are not and never will be: gives their space back as far as possible.
     void discard() noexcept;
 
+    // The next record begins a new segment. Not while records are appended and not kept.
+    void rotate();
     // The segment that the next record may go into; 0 when that will be a new one.
     std::uint64_t number() const { return number_; }
 
   private:
     SegmentWriter(Env& env, std::filesystem::path directory, std::uint64_t next_number,
-                  std::uint64_t segment_bytes)
+                  std::uint64_t segment_bytes, DiskBudget* budget)
         : env_(&env),
           directory_(std::move(directory)),
           next_number_(next_number),
-          segment_bytes_(segment_bytes) {}
+          segment_bytes_(segment_bytes),
+          budget_(budget) {}
 
     Status begin_segment();
     Result<std::span<std::byte>> reserve(std::uint64_t size_bytes);
@@ -144,10 +149,12 @@ class SegmentWriter {
     std::filesystem::path directory_;
     std::uint64_t next_number_;
     std::uint64_t segment_bytes_;
+    DiskBudget* budget_;  // may be null
 
     std::unique_ptr<File> file_;  // null: the next record begins a segment
     std::uint64_t number_ = 0;
-    bool is_new_ = false;          // its name in the directory was never synced
+    bool is_new_ = false;              // its name in the directory was never synced
+    std::uint64_t charged_bytes_ = 0;  // to the budget, for what is not kept yet
     bool is_doubtful_ = false;     // a write or sync failed: nothing more may go into this segment
     std::uint64_t kept_end_ = 0;   // bytes before it are never written again
     std::uint64_t buffer_at_ = 0;  // offset of the buffer in the segment

@@ -133,15 +133,18 @@ Status Statement::wrong_size(int column, std::size_t expected, std::size_t found
 }
 
 Result<std::unique_ptr<Database>> Database::open(const std::filesystem::path& path,
-                                                 const std::filesystem::path& rights_of) {
+                                                 const std::filesystem::path& rights_of,
+                                                 DiskBudget* budget) {
     std::unique_ptr<Database> database(new Database(path));
+    if (budget != nullptr) database->vfs_ = std::make_unique<MeteredVfs>(*budget);
     const bool read_only = rights_of.empty();
     std::string uri = "file://" + uri_path(path);
     if (!read_only) uri += "?modeof=" + uri_path(rights_of);
     const int flags =
         (read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE) |
         SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE;
-    const int code = sqlite3_open_v2(uri.c_str(), &database->handle_, flags, nullptr);
+    const char* vfs = database->vfs_ != nullptr ? database->vfs_->name().c_str() : nullptr;
+    const int code = sqlite3_open_v2(uri.c_str(), &database->handle_, flags, vfs);
     if (code != SQLITE_OK) return database->failure(code, "open");
     sqlite3* handle = database->handle_;
     sqlite3_busy_timeout(handle, kBusyWaitMs);

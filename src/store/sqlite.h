@@ -20,6 +20,7 @@
 #include "base/hash.h"
 #include "base/try.h"
 #include "stet/status.h"
+#include "store/metered_vfs.h"
 
 namespace stet::store {
 
@@ -75,9 +76,11 @@ class Statement {
 class Database {
   public:
     // Makes the file when missing, with the rights of the file `rights_of`; with an empty
-    // `rights_of` it is opened for reading only and must exist.
+    // `rights_of` it is opened for reading only and must exist. What it writes is held against
+    // `budget`, unless that is null.
     static Result<std::unique_ptr<Database>> open(const std::filesystem::path& path,
-                                                  const std::filesystem::path& rights_of);
+                                                  const std::filesystem::path& rights_of,
+                                                  DiskBudget* budget);
     ~Database();
     Database(const Database&) = delete;
     Database& operator=(const Database&) = delete;
@@ -120,6 +123,7 @@ class Database {
     void undo() noexcept;
 
     std::filesystem::path path_;
+    std::unique_ptr<MeteredVfs> vfs_;  // outlives the handle
     sqlite3* handle_ = nullptr;
     std::unordered_map<std::string, std::vector<sqlite3_stmt*>> idle_;
 };

@@ -12,7 +12,9 @@
 namespace stet::store {
 namespace {
 
-constexpr std::int64_t kNamesCompared = 10000;  // for "did you mean"
+constexpr std::uint64_t kSegmentsInLimit = 16;
+constexpr std::uint64_t kNewSessionBytes = 96 << 10;  // with its pages in SQLite's log
+constexpr std::int64_t kNamesCompared = 10000;        // for "did you mean"
 
 // The numbers of the segment files that are there.
 Result<std::vector<std::uint64_t>> segment_numbers(Env& env, const std::filesystem::path& store) {
@@ -37,6 +39,12 @@ Result<std::uint64_t> catalogue_size(Env& env, const std::filesystem::path& stor
 
 Result<std::unique_ptr<Store>> open_owned(Env& env, const std::filesystem::path& directory,
                                           const StoreOptions& options) {
+    if (options.disk_limit_bytes != 0 && options.disk_limit_bytes < DiskBudget::kLimitMinBytes) {
+        return Status(Code::invalid_argument,
+                      fmt::format("a disk limit of {} bytes is too small for a store; give at "
+                                  "least {}",
+                                  options.disk_limit_bytes, DiskBudget::kLimitMinBytes));
+    }
     STET_TRY(env.make_directory(directory));
     STET_ASSIGN(std::unique_ptr<FileLock> lock, env.lock(directory / "lock"));
     STET_ASSIGN(const std::vector<std::uint64_t> numbers, segment_numbers(env, directory));
@@ -50,18 +58,28 @@ Result<std::unique_ptr<Store>> open_owned(Env& env, const std::filesystem::path&
                         "move '{}' away",
                         catalogue_path(directory).string(), segments_path(directory).string()));
     }
+    auto budget = std::make_unique<DiskBudget>(env, directory, options.disk_limit_bytes,
+                                               options.free_floor_bytes);
     STET_ASSIGN(Catalogue catalogue,
-                Catalogue::open(catalogue_path(directory), directory / "lock"));
+                Catalogue::open(catalogue_path(directory), directory / "lock", budget.get()));
     STET_TRY(env.sync_directory(directory));
     STET_TRY(env.make_directory(segments_path(directory)));
+    STET_TRY(budget->count_segments());
+    if (budget->is_bounded()) STET_TRY(catalogue.empty_log());
     STET_ASSIGN(const Catalogue::SegmentEnd last, catalogue.last_segment());
     std::uint64_t highest = last.number;
     for (const std::uint64_t number : numbers) highest = std::max(highest, number);
+    std::uint64_t segment_bytes = options.segment_bytes;
+    if (options.disk_limit_bytes != 0) {
+        // Space comes back by the segment.
+        segment_bytes = std::min(segment_bytes, options.disk_limit_bytes / kSegmentsInLimit);
+    }
     STET_ASSIGN(SegmentWriter writer,
                 SegmentWriter::open(env, segments_path(directory), last.number, last.end,
-                                    highest + 1, options.segment_bytes));
+                                    highest + 1, segment_bytes, budget.get()));
     return std::unique_ptr<Store>(std::make_unique<DirectoryStore>(
-        env, directory, options, std::move(lock), std::move(catalogue), std::move(writer)));
+        env, directory, options, std::move(lock), std::move(budget), std::move(catalogue),
+        std::move(writer)));
 }
 
 Result<std::unique_ptr<Store>> open_shared(Env& env, const std::filesystem::path& directory,
@@ -70,9 +88,9 @@ Result<std::unique_ptr<Store>> open_shared(Env& env, const std::filesystem::path
     if (size == 0) {
         return Status(Code::not_found, fmt::format("no store is in '{}'", directory.string()));
     }
-    STET_ASSIGN(Catalogue catalogue, Catalogue::open(catalogue_path(directory), {}));
+    STET_ASSIGN(Catalogue catalogue, Catalogue::open(catalogue_path(directory), {}, nullptr));
     return std::unique_ptr<Store>(std::make_unique<DirectoryStore>(
-        env, directory, options, nullptr, std::move(catalogue), std::nullopt));
+        env, directory, options, nullptr, nullptr, std::move(catalogue), std::nullopt));
 }
 
 }  // namespace
@@ -92,21 +110,21 @@ Result<std::unique_ptr<Store>> Store::open(Env& env, const std::filesystem::path
 }
 
 DirectoryStore::DirectoryStore(Env& env, std::filesystem::path directory, StoreOptions options,
-                               std::unique_ptr<FileLock> lock, Catalogue catalogue,
-                               std::optional<SegmentWriter> writer)
+                               std::unique_ptr<FileLock> lock, std::unique_ptr<DiskBudget> budget,
+                               Catalogue catalogue, std::optional<SegmentWriter> writer)
     : env_(&env),
       directory_(std::move(directory)),
       options_(std::move(options)),
       lock_(std::move(lock)),
+      budget_(std::move(budget)),
       catalogue_(std::move(catalogue)),
       reader_(env, segments_path(directory_)),
       writer_(std::move(writer)) {}
 
 Status DirectoryStore::check_writable() const {
     if (writer_) return {};
-    return Status(
-        Code::invalid_argument,
-        fmt::format("store '{}' was opened to read its catalogue only", directory_.string()));
+    return Status(Code::invalid_argument,
+                  fmt::format("store '{}' was opened to be read only", directory_.string()));
 }
 
 // Nanoseconds since the epoch, never the same twice, so that an order of use is one.
@@ -149,9 +167,10 @@ Status DirectoryStore::require_turn(const SessionRow& session, TurnId turn) {
 Result<SessionInfo> DirectoryStore::add_session(SessionRow row) {
     row.info.created_ns = stamp();
     row.info.used_ns = row.info.created_ns;
+    STET_TRY(make_room(kNewSessionBytes, row.id).status());
     STET_ASSIGN(Transaction transaction, catalogue_.begin());
     STET_TRY(catalogue_.insert(row));
-    STET_TRY(transaction.commit());
+    STET_TRY(explained(transaction.commit()));
     STET_ASSIGN(const SessionRow added, require(row.info.name));
     return added.info;
 }
@@ -228,10 +247,12 @@ Status DirectoryStore::rollback(std::string_view name, TurnId turn) {
         const TurnId old_head = row.info.head;
         row.info.head = turn;
         row.info.used_ns = stamp();
+        const DiskBudget::Shrinking shrinking(*budget_);
+        STET_TRY(make_log_room());
         STET_ASSIGN(Transaction transaction, catalogue_.begin());
         STET_TRY(catalogue_.update(row));
         STET_TRY(catalogue_.prune(old_head));
-        return transaction.commit();
+        return explained(transaction.commit());
     });
 }
 
@@ -242,9 +263,11 @@ Status DirectoryStore::rename(std::string_view from, std::string_view to) {
         if (from == to) return {};
         STET_TRY(require_free(to));
         row.info.name = to;
+        const DiskBudget::Shrinking shrinking(*budget_);
+        STET_TRY(make_log_room());
         STET_ASSIGN(Transaction transaction, catalogue_.begin());
         STET_TRY(catalogue_.update(row));
-        return transaction.commit();
+        return explained(transaction.commit());
     });
 }
 
@@ -254,11 +277,28 @@ Status DirectoryStore::remove(std::string_view name) {
         // A session whose row is damaged can be removed all the same.
         const Status found = require(name).status();
         if (!found.is_ok() && found.code() != Code::corruption) return found;
+        const DiskBudget::Shrinking shrinking(*budget_);
+        STET_TRY(make_log_room());
         STET_ASSIGN(Transaction transaction, catalogue_.begin());
         STET_ASSIGN(const TurnId head, catalogue_.head_unchecked(name));
         STET_TRY(catalogue_.remove_session(name));
         STET_TRY(catalogue_.prune(head));
-        return transaction.commit();
+        STET_TRY(explained(transaction.commit()));
+        lacking_.erase(std::string(name));
+        return {};
+    });
+}
+
+Status DirectoryStore::pin(std::string_view name, bool is_pinned) {
+    return guarded([&]() -> Status {
+        STET_TRY(check_writable());
+        STET_ASSIGN(const SessionRow session, require(name));
+        if (session.info.is_pinned == is_pinned) return {};
+        const DiskBudget::Shrinking shrinking(*budget_);
+        STET_TRY(make_log_room());
+        STET_ASSIGN(Transaction transaction, catalogue_.begin());
+        STET_TRY(catalogue_.set_pinned(session.id, is_pinned));
+        return explained(transaction.commit());
     });
 }
 

@@ -10,6 +10,7 @@
 // Thread rules: a Store may be used from any thread. One process owns a store directory (flock).
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -41,6 +42,7 @@ struct SessionInfo {
     std::uint64_t tokens = 0;
     std::int64_t created_ns = 0;  // since the epoch
     std::int64_t used_ns = 0;
+    bool is_pinned = false;  // never evicted, never expires
 };
 
 struct Turn {
@@ -60,9 +62,15 @@ struct NewTurn {
 };
 
 struct StoreOptions {
-    bool read_only = false;                    // catalogue only; no lock
+    bool read_only = false;                    // no lock; sessions can be listed and loaded
     std::string tenant;                        // salt of every page id
     std::uint64_t segment_bytes = 256U << 20;  // a segment that long is not appended to
+    // Bounds of the whole directory; 0 is none. A commit that would break one evicts the state of
+    // the sessions used longest ago (never pinned ones; their tokens stay), else it is refused.
+    std::uint64_t disk_limit_bytes = 0;
+    std::uint64_t free_floor_bytes = 0;  // left free on the file system
+    // A session unused for longer is removed by the next collect_garbage(), unless it is pinned.
+    std::chrono::nanoseconds ttl{0};  // 0: never
 };
 
 struct Loaded {
@@ -72,9 +80,28 @@ struct Loaded {
 };
 
 struct Reclaimed {
+    std::uint64_t sessions = 0;  // expired
     std::uint64_t records = 0;   // that no turn needed any more
     std::uint64_t segments = 0;  // files removed
     std::uint64_t bytes = 0;     // of the removed files, less what was copied to others
+};
+
+struct Usage {
+    std::uint64_t sessions = 0;
+    std::uint64_t records = 0;
+    std::uint64_t live_bytes = 0;       // of records that turns need, headers included
+    std::uint64_t segment_bytes = 0;    // of all segments; the rest of them is garbage
+    std::uint64_t catalogue_bytes = 0;  // with its log
+    std::uint64_t total_bytes() const { return segment_bytes + catalogue_bytes; }
+};
+
+// One stretch of a scrub.
+struct Verified {
+    std::int64_t next = 0;  // to go on with; 0 after the last record
+    std::uint64_t records = 0;
+    std::uint64_t bytes = 0;
+    std::vector<std::string> damages;   // one line each: where, and what is wrong
+    std::vector<std::string> sessions;  // that need a damaged record, by name
 };
 
 class Store {
@@ -105,7 +132,9 @@ class Store {
     // byte is verified. incompatible when fingerprint or schema differ (expected and found).
     virtual Result<Loaded> load(std::string_view name, const Hash256& fingerprint,
                                 memory::PagePool& pool, std::optional<TurnId> turn = {}) = 0;
-    // Only the tokens, for recomputing when pages are damaged.
+    // corruption: what is missing or damaged; unavailable: the state was evicted. Either way the
+    // session goes on from tokens(), and its next commit writes anew what it lacks.
+    // Only the tokens, for recomputing.
     virtual Result<std::vector<state::Token>> tokens(std::string_view name) = 0;
 
     virtual Result<SessionInfo> fork(std::string_view from, std::string_view to,
@@ -119,6 +148,12 @@ class Store {
     // copies the live ones out of sparse segments. Interrupted at any point it loses nothing. When
     // the catalogue does not prove what is live it removes nothing (corruption).
     virtual Result<Reclaimed> collect_garbage() = 0;
+
+    virtual Status pin(std::string_view name, bool is_pinned) = 0;
+    virtual Result<Usage> usage() = 0;
+    // Reads and proves records from `from` (0 at first) on, until `bytes_max` are read. Other calls
+    // wait for one such stretch at most; the rate of a scrub is its caller's.
+    virtual Result<Verified> verify(std::int64_t from, std::uint64_t bytes_max) = 0;
 
     virtual const std::filesystem::path& directory() const = 0;
 };

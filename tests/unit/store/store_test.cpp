@@ -100,6 +100,36 @@ TEST(Store, ARestoredValueGoesOn) {
     }
 }
 
+TEST(Store, ALoadedValueCanComeBackToWhereItWas) {
+    World world;
+    ASSERT_OK(world.open());
+    ASSERT_OK(world.create("s"));
+    Sequence value = Sequence::empty(world.schema);
+    ASSERT_OK(world.commit("s", value, 130, 5).status());
+    const auto loaded = world.store->load("s", world.fingerprint, world.pool);
+    ASSERT_OK(loaded.status());
+    ASSERT_NE(loaded->sequence.sampler, nullptr);
+    EXPECT_EQ(*loaded->sequence.sampler, World::new_turn(5).sampler);
+    const Sequence next = extend(world.pool, loaded->sequence, make_tokens(300, 6));
+    const auto back = state::rollback(world.schema, next, 130);
+    ASSERT_OK(back.status());
+    EXPECT_EQ(wrong_content(world.schema, *back), "");
+    ASSERT_NE(back->sampler, nullptr);
+    EXPECT_EQ(*back->sampler, World::new_turn(5).sampler);
+}
+
+TEST(Store, MediaPositionsAreRefusedByName) {
+    World world;
+    ASSERT_OK(world.open());
+    ASSERT_OK(world.create("s"));
+    Sequence value = extend(world.pool, Sequence::empty(world.schema), make_tokens(10, 1));
+    value.extensions.resize(10);
+    const auto refused = world.store->commit_turn("s", world.schema, value, {});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.status().code(), Code::unimplemented);
+    EXPECT_NE(refused.status().to_string().find("media positions"), std::string::npos);
+}
+
 TEST(Store, ForksShareAndGoTheirOwnWays) {
     World world;
     ASSERT_OK(world.open());
@@ -330,8 +360,10 @@ TEST(Store, OneOwnerAnyReaders) {
         EXPECT_EQ(list->front().tokens, 40U);
         EXPECT_EQ((*reader)->tokens("s")->size(), 40U);
         EXPECT_EQ((*reader)->remove("s").code(), Code::invalid_argument);
-        EXPECT_EQ((*reader)->load("s", world.fingerprint, world.pool).status().code(),
-                  Code::invalid_argument);
+        const auto loaded = (*reader)->load("s", world.fingerprint, world.pool);
+        ASSERT_OK(loaded.status());
+        EXPECT_EQ(loaded->sequence.tokens, value.tokens);
+        EXPECT_EQ(wrong_content(world.schema, loaded->sequence), "");
     }
     world.store.reset();
     auto reader = store::Store::open(Env::posix(), world.directory(), options);

@@ -18,6 +18,7 @@
 
 #include "base/env.h"
 #include "memory/page_pool.h"
+#include "state/checkpoint.h"
 #include "state/sequence.h"
 #include "store/store.h"
 
@@ -231,6 +232,14 @@ inline std::vector<std::filesystem::path> segment_files(const std::filesystem::p
 inline std::uint64_t segment_bytes(const std::filesystem::path& store) {
     std::uint64_t sum = 0;
     for (const auto& file : segment_files(store)) sum += std::filesystem::file_size(file);
+    return sum;
+}
+
+inline std::uint64_t directory_bytes(const std::filesystem::path& store) {
+    std::uint64_t sum = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(store)) {
+        if (entry.is_regular_file()) sum += entry.file_size();
+    }
     return sum;
 }
 

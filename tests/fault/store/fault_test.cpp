@@ -34,19 +34,45 @@ const std::vector<Workload> kWorkloads = {
       {Kind::commit, 0, 4, 2},
       {Kind::reopen, 0, 0, 0},
       {Kind::commit, 1, 3, 2}}},
+    {"verify", {{Kind::verify, 0, 0, 0}, {Kind::commit, 0, 4, 1}}},
 };
+// Most of the limit is taken: the next large commit has to evict.
+constexpr std::uint64_t kFullLimit = 2U << 20;
+std::vector<Operation> filling() {
+    std::vector<Operation> operations;
+    for (std::uint64_t i = 0; i < 6; ++i) {
+        operations.push_back({Kind::create, 0, 3 + i, 0});
+        for (std::uint64_t j = 0; j < 2; ++j) {
+            operations.push_back({Kind::commit_large, 3 + i, 0, 81 + 2 * i + j});
+        }
+    }
+    return operations;
+}
+const std::vector<Operation> kFilling = filling();
+const Workload kEviction = {"evict",
+                            {{Kind::commit_large, 1, 0, 91},
+                             {Kind::pin, 1, 0, 0},
+                             {Kind::commit_large, 2, 0, 92},
+                             {Kind::collect, 0, 0, 0}}};
 
 // A run of one workload in a world of its own.
 class Trial {
   public:
-    Trial() : world_(make_schema(15, 70, 4), env_), history_(world_) {
+    Trial() : Trial({}, 0) {}
+    // With more operations before the faults, under a limit.
+    Trial(const std::vector<Operation>& more, std::uint64_t limit_bytes)
+        : world_(make_schema(15, 70, 4), env_), history_(world_) {
         world_.options.segment_bytes = 30000;
+        world_.options.disk_limit_bytes = limit_bytes;
         EXPECT_TRUE(world_.open().is_ok());
-        for (const Operation& operation : kBefore) {
-            const Status done = history_.apply(operation);
-            EXPECT_TRUE(done.is_ok()) << done.to_string();
+        for (const auto& operations : {kBefore, more}) {
+            for (const Operation& operation : operations) {
+                const Status done = history_.apply(operation);
+                EXPECT_TRUE(done.is_ok()) << done.to_string();
+            }
         }
     }
+    std::uint64_t segments() const { return segment_bytes(world_.directory()); }
     FaultEnv& env() { return env_; }
     History& history() { return history_; }
 
@@ -135,6 +161,49 @@ TEST_P(StoreFault, PowerFailsAtEveryChange) {
             run.expect_whole(when);
             if (HasFailure()) return;
         }
+    }
+}
+
+// Making room is many transactions; any of them may fail.
+TEST(StoreFaults, EvictionThatFails) {
+    std::size_t failures = 0;
+    for (const Code code : {Code::io, Code::resource_exhausted}) {
+        for (const bool sticky : {false, true}) {
+            bool is_hit = true;
+            for (std::uint64_t index = 0; is_hit; index += 1 + index / 2) {
+                const std::string when = fmt::format("call {} fails with {}{}", index,
+                                                     code_name(code), sticky ? ", for good" : "");
+                Trial run(kFilling, kFullLimit);
+                run.env().fail_call({kAnyOp, index, code, sticky});
+                failures += run.perform(kEviction, code);
+                is_hit = run.env().fault_count() > 0;
+                run.env().clear_faults();
+                EXPECT_EQ(run.history().difference(), "") << when << ", still open";
+                ASSERT_TRUE(run.open_again()) << when;
+                run.expect_whole(when);
+                if (HasFailure()) return;
+            }
+        }
+    }
+    EXPECT_GT(failures, 0U);
+    Trial undisturbed(kFilling, kFullLimit);
+    EXPECT_EQ(undisturbed.perform(kEviction, Code::io), 0U);
+    EXPECT_GT(undisturbed.history().evicted_count(), 0U) << "else this proves nothing";
+}
+
+TEST(StoreFaults, PowerFailsWhileEvicting) {
+    bool is_hit = true;
+    for (std::uint64_t index = 0; is_hit; ++index) {
+        Trial run(kFilling, kFullLimit);
+        run.env().cut_power_at(index);
+        run.perform(kEviction, Code::io);
+        is_hit = run.env().has_cut_power();
+        run.close();
+        run.env().crash(index);
+        const std::string when = fmt::format("power cut at change {}", index);
+        ASSERT_TRUE(run.open_again()) << when;
+        run.expect_whole(when);
+        if (HasFailure()) return;
     }
 }
 

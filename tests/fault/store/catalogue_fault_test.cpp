@@ -20,6 +20,7 @@ const std::vector<std::vector<Operation>> kWorkloads = {
     {{Kind::commit, 0, 1, 2}, {Kind::commit, 1, 2, 1}},
     {{Kind::fork, 0, 3, 2}, {Kind::rename, 1, 5, 0}, {Kind::rollback, 0, 0, 1}},
     {{Kind::create, 0, 7, 0}, {Kind::remove, 0, 0, 0}, {Kind::collect, 0, 0, 0}},
+    {{Kind::pin, 0, 0, 0}, {Kind::verify, 0, 0, 0}, {Kind::pin, 0, 0, 0}, {Kind::pin, 1, 0, 0}},
     {{Kind::reopen, 0, 0, 0}, {Kind::commit, 0, 4, 2}},
     {{Kind::commit, 0, 4, 2}, {Kind::reopen, 0, 0, 0}, {Kind::commit, 1, 3, 2}},
 };
