@@ -81,7 +81,8 @@ Json session_json(const store::SessionInfo& session) {
             {"model_path", session.model_path},
             {"fingerprint", session.fingerprint.hex()},
             {"created_ns", session.created_ns},
-            {"used_ns", session.used_ns}};
+            {"used_ns", session.used_ns},
+            {"pinned", session.is_pinned}};
 }
 
 std::string turn_line(const engine::TurnResult& turn) {

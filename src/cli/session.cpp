@@ -11,6 +11,7 @@
 #include "base/env.h"
 #include "base/try.h"
 #include "cli/report.h"
+#include "cli/session_flags.h"
 #include "cli/store_access.h"
 #include "cli/verbs.h"
 #include "engine/turn_content.h"
@@ -18,20 +19,6 @@
 
 namespace stet::cli {
 namespace {
-
-struct SessionFlags {
-    std::string store;
-    bool json = false;
-    std::string name;
-    std::string other;
-    std::vector<std::string> names;
-    std::optional<std::uint64_t> turn;
-};
-
-Status answer(const SessionFlags& flags, Terminal& terminal, const Json& json,
-              std::string_view text) {
-    return terminal.print(flags.json ? json_line(json) : fmt::format("{}\n", text));
-}
 
 // The id of turn `number` of a session; 0 is before the first.
 Result<store::TurnId> turn_id(store::Store& store, const std::string& name, std::uint64_t number) {
@@ -66,8 +53,9 @@ Status list(const SessionFlags& flags, Terminal& terminal) {
 
 Status show(const SessionFlags& flags, Terminal& terminal) {
     STET_ASSIGN(const auto store, open_store(flags.store, true));
-    STET_ASSIGN(const auto session, store->find(flags.name));
-    STET_ASSIGN(const auto turns, store->turns(flags.name));
+    STET_ASSIGN(const auto name, resolve_session(*store, flags.name));
+    STET_ASSIGN(const auto session, store->find(name));
+    STET_ASSIGN(const auto turns, store->turns(name));
     Json json = {{"session", session_json(session)}, {"turns", Json::array()}};
     std::string text =
         fmt::format("session {}, {} turns, {} tokens, used {}\nmodel {} ({})\n", session.name,
@@ -91,9 +79,19 @@ Status show(const SessionFlags& flags, Terminal& terminal) {
     return terminal.print(flags.json ? json_line(json) : text);
 }
 
+// All names are looked up before the first session goes.
 Status remove(const SessionFlags& flags, Terminal& terminal) {
-    STET_ASSIGN(const auto store, open_store(flags.store, false));
-    for (const auto& name : flags.names) {
+    STET_ASSIGN(const auto store, open_store(flags.store, flags.dry_run));
+    std::vector<std::string> names;
+    for (const auto& typed : flags.names) {
+        STET_ASSIGN(names.emplace_back(), resolve_session(*store, typed));
+    }
+    for (const auto& name : names) {
+        if (flags.dry_run) {
+            STET_TRY(answer(flags, terminal, {{"removed", name}, {"dry_run", true}},
+                            fmt::format("would remove {}", name)));
+            continue;
+        }
         STET_TRY(store->remove(name));
         STET_TRY(answer(flags, terminal, {{"removed", name}}, fmt::format("removed {}", name)));
     }
@@ -102,36 +100,38 @@ Status remove(const SessionFlags& flags, Terminal& terminal) {
 
 Status fork(const SessionFlags& flags, Terminal& terminal) {
     STET_ASSIGN(const auto store, open_store(flags.store, false));
+    STET_ASSIGN(const auto name, resolve_session(*store, flags.name));
     std::optional<store::TurnId> turn;
     if (flags.turn) {
-        STET_ASSIGN(turn, turn_id(*store, flags.name, *flags.turn));
+        STET_ASSIGN(turn, turn_id(*store, name, *flags.turn));
     }
-    STET_ASSIGN(const auto made, store->fork(flags.name, flags.other, turn));
-    return answer(flags, terminal,
-                  {{"forked", made.name}, {"from", flags.name}, {"turn", made.turns}},
-                  fmt::format("{} begins as {} after turn {}", made.name, flags.name, made.turns));
+    STET_ASSIGN(const auto made, store->fork(name, flags.other, turn));
+    return answer(flags, terminal, {{"forked", made.name}, {"from", name}, {"turn", made.turns}},
+                  fmt::format("{} begins as {} after turn {}", made.name, name, made.turns));
 }
 
 Status roll_back(const SessionFlags& flags, Terminal& terminal) {
     STET_ASSIGN(const auto store, open_store(flags.store, false));
-    STET_ASSIGN(const auto session, store->find(flags.name));
+    STET_ASSIGN(const auto name, resolve_session(*store, flags.name));
+    STET_ASSIGN(const auto session, store->find(name));
     if (!flags.turn && session.turns == 0) {
         return Status(Code::unavailable,
-                      fmt::format("session '{}' has no turn to take back", flags.name));
+                      fmt::format("session '{}' has no turn to take back", name));
     }
     const std::uint64_t number = flags.turn ? *flags.turn : session.turns - 1;
-    STET_ASSIGN(const auto id, turn_id(*store, flags.name, number));
-    STET_TRY(store->rollback(flags.name, id));
-    return answer(flags, terminal, {{"rolled_back", flags.name}, {"turn", number}},
-                  fmt::format("{} is back after turn {} (it was after {})", flags.name, number,
-                              session.turns));
+    STET_ASSIGN(const auto id, turn_id(*store, name, number));
+    STET_TRY(store->rollback(name, id));
+    return answer(
+        flags, terminal, {{"rolled_back", name}, {"turn", number}},
+        fmt::format("{} is back after turn {} (it was after {})", name, number, session.turns));
 }
 
 Status rename(const SessionFlags& flags, Terminal& terminal) {
     STET_ASSIGN(const auto store, open_store(flags.store, false));
-    STET_TRY(store->rename(flags.name, flags.other));
-    return answer(flags, terminal, {{"renamed", flags.other}, {"from", flags.name}},
-                  fmt::format("{} is {} now", flags.name, flags.other));
+    STET_ASSIGN(const auto name, resolve_session(*store, flags.name));
+    STET_TRY(store->rename(name, flags.other));
+    return answer(flags, terminal, {{"renamed", flags.other}, {"from", name}},
+                  fmt::format("{} is {} now", name, flags.other));
 }
 
 }  // namespace
@@ -155,7 +155,9 @@ void add_session(CLI::App& app, Action& action) {
     add("show", "Print the messages of a session", show)
         ->add_option("name", flags->name, "Session")
         ->required();
-    add("rm", "Remove sessions", remove)->add_option("name", flags->names, "Sessions")->required();
+    auto* removed = add("rm", "Remove sessions", remove);
+    removed->add_option("name", flags->names, "Sessions")->required();
+    removed->add_flag("--dry-run", flags->dry_run, "Only say what would go");
     auto* forked = add("fork", "Begin a session with the turns of another", fork);
     forked->add_option("from", flags->name, "Session to fork")->required();
     forked->add_option("to", flags->other, "Name of the new one")->required();
@@ -166,6 +168,15 @@ void add_session(CLI::App& app, Action& action) {
     auto* renamed = add("rename", "Give a session another name", rename);
     renamed->add_option("from", flags->name, "Session")->required();
     renamed->add_option("to", flags->other, "New name")->required();
+    auto* pinned = add("pin", "Keep sessions from eviction and expiry", pin_session);
+    pinned->add_option("name", flags->names, "Sessions")->required();
+    pinned->add_flag("--off", flags->off, "Let them go again");
+    add("du", "Print what the sessions take on the disk", show_usage);
+    auto* collected = add("gc", "Give back the space of what no session needs", collect_garbage);
+    collected->add_flag("--dry-run", flags->dry_run, "Only say what would go");
+    collected->add_option("--ttl", flags->ttl,
+                          "Remove sessions unused for longer (s, m, h or d: 30d), not pinned ones");
+    add("verify", "Read and prove every record of the store", verify_store);
 }
 
 }  // namespace stet::cli

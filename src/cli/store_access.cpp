@@ -28,9 +28,11 @@ std::filesystem::path store_directory(const std::string& flag) {
     return flag.empty() ? store::default_store_directory() : std::filesystem::path(flag);
 }
 
-Result<std::unique_ptr<store::Store>> open_store(const std::string& flag, bool read_only) {
+Result<std::unique_ptr<store::Store>> open_store(const std::string& flag, bool read_only,
+                                                 std::chrono::nanoseconds ttl) {
     store::StoreOptions options;
     options.read_only = read_only;
+    options.ttl = ttl;
     auto store = store::Store::open(Env::posix(), store_directory(flag), options);
     if (store.is_ok() || store.status().code() != Code::conflict) return store;
     return store.status().with_context("the store is taken (--store DIR names another)");

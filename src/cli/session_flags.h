@@ -1,0 +1,45 @@
+// What the verbs of `stet session` share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/report.h"
+#include "cli/verbs.h"
+#include "stet/status.h"
+#include "store/store.h"
+
+namespace stet::cli {
+
+struct SessionFlags {
+    std::string store;
+    bool json = false;
+    bool dry_run = false;
+    bool off = false;
+    std::string ttl;
+    std::string name;
+    std::string other;
+    std::vector<std::string> names;
+    std::optional<std::uint64_t> turn;
+};
+
+// The session of that name, or the one whose name begins so. invalid_argument when several do.
+Result<std::string> resolve_session(store::Store& store, const std::string& typed);
+
+// The JSON object, or the text with a line end.
+Status answer(const SessionFlags& flags, Terminal& terminal, const Json& json,
+              std::string_view text);
+
+// "90s", "15m", "12h", "30d".
+Result<std::chrono::nanoseconds> parse_duration(const std::string& text);
+
+// session_care.cpp: what keeps a store in order.
+Status pin_session(const SessionFlags& flags, Terminal& terminal);
+Status show_usage(const SessionFlags& flags, Terminal& terminal);
+Status collect_garbage(const SessionFlags& flags, Terminal& terminal);
+Status verify_store(const SessionFlags& flags, Terminal& terminal);
+
+}  // namespace stet::cli
