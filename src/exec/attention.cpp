@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "exec/aligned_floats.h"
 #include "exec/attention_plan.h"
+#include "exec/deterministic.h"
 #include "exec/kernel.h"
 
 namespace stet::exec {
@@ -29,6 +30,20 @@ void alibi_slopes(const AttentionShape& shape, std::vector<float>& slopes) {
     }
 }
 
+// Each token as a segment of its own.
+void split(std::span<const Segment> segments, std::vector<Segment>& single) {
+    single.clear();
+    for (const Segment& segment : segments) {
+        for (std::uint32_t i = 0; i < segment.token_count; ++i) {
+            Segment one = segment;
+            one.position += i;
+            one.token_begin += i;
+            one.token_count = 1;
+            single.push_back(one);
+        }
+    }
+}
+
 }  // namespace
 
 struct AttentionScratch::Impl {
@@ -42,6 +57,7 @@ AttentionScratch::~AttentionScratch() = default;
 struct AttentionJob::Impl {
     AttentionShape shape;
     std::span<const Segment> segments;
+    std::vector<Segment> single;  // deterministic: the segments' tokens one by one
     Kernels kernels;
     Plan plan;
     std::vector<float> slopes;
@@ -69,8 +85,12 @@ void AttentionJob::reset(const AttentionShape& shape, std::span<const Segment> s
     Impl& job = *impl_;
     job.shape = shape;
     job.segments = segments;
+    if (is_deterministic() && shape.causal) {
+        split(segments, job.single);
+        job.segments = job.single;
+    }
     job.kernels = kernels();
-    job.plan.build(shape, segments, job.kernels.vector_lanes);
+    job.plan.build(shape, job.segments, job.kernels.vector_lanes);
     job.stride = sum_stride(shape, job.kernels.vector_lanes);
     alibi_slopes(shape, job.slopes);
     // A multiple of a cache line, for the sums that follow.

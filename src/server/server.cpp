@@ -8,6 +8,7 @@
 
 #include "base/env.h"
 #include "base/try.h"
+#include "exec/deterministic.h"
 #include "gguf/gguf.h"
 #include "server/answer_json.h"
 #include "server/context.h"
@@ -65,6 +66,7 @@ Status check(const Settings& settings, const Keys& keys) {
 
 Status load_model(const ServerOptions& options, Context& context) {
     const Settings& settings = options.settings;
+    exec::set_deterministic(settings.deterministic);
     STET_ASSIGN(auto file, gguf::File::open(Env::posix(), settings.model));
     STET_ASSIGN(context.fingerprint,
                 gguf::fingerprint(Env::posix(), *file, options.cache_directory));

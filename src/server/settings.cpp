@@ -30,6 +30,8 @@ constexpr std::array kRows = {
     SettingRow{"threads", "-t", kModel, &S::threads, 0, 1024, "", "0: one for each core"},
     SettingRow{"batch-size", "-b,--batch,--ubatch-size,--ub", kModel, &S::batch, 1, 65536, "",
                "Prompt tokens computed in one step"},
+    SettingRow{"deterministic", "", kModel, &S::deterministic, 0, 0, "",
+               "Same answers whatever was reused or shares a step; slower prompts"},
     SettingRow{"predict", "-n,--n-predict", kModel, &S::predict, -1, kMax32, "",
                "Tokens of an answer at most; -1: no limit"},
     SettingRow{"cache-type-k", "--ctk", kModel, &S::k_type, 0, 0, kStateTypes,

@@ -27,6 +27,7 @@ struct Settings {
     std::uint32_t parallel = 4;
     std::uint32_t threads = 0;
     std::uint32_t batch = 512;
+    bool deterministic = false;
     std::int64_t predict = -1;
     std::string k_type = "f16";
     std::string v_type = "f16";
