@@ -28,7 +28,9 @@ Status malformed(std::string_view why) {
 }  // namespace
 
 std::string encode_turn_content(const TurnContent& content) {
-    return dump({{"messages", messages_json(content.messages)}, {"text", content.text}});
+    json value = {{"messages", messages_json(content.messages)}, {"text", content.text}};
+    if (!content.key.empty()) value["key"] = content.key;
+    return dump(value);
 }
 
 Result<TurnContent> decode_turn_content(std::string_view text) {
@@ -49,6 +51,8 @@ Result<TurnContent> decode_turn_content(std::string_view text) {
         content.messages.push_back({role->get<std::string>(), body->get<std::string>()});
     }
     content.text = raw->get<std::string>();
+    const auto key = value.find("key");
+    if (key != value.end() && key->is_string()) content.key = key->get<std::string>();
     return content;
 }
 

@@ -1,6 +1,7 @@
 // The JSON that a stored turn carries for people and clients:
-//   {"messages": [{"role": "user", "content": "..."}, ...], "text": "..."}
-// `text` is what the turn's tokens stand for, special tokens written out.
+//   {"messages": [{"role": "user", "content": "..."}, ...], "text": "...", "key": "..."}
+// `text` is what the turn's tokens stand for, special tokens written out. `key` names the request
+// that made the turn, so that it isn't made twice; mostly there is none.
 #pragma once
 
 #include <string>
@@ -19,6 +20,7 @@ struct Message {
 struct TurnContent {
     std::vector<Message> messages;
     std::string text;
+    std::string key = {};
 };
 
 // Bytes that are not UTF-8 become U+FFFD.

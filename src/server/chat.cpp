@@ -44,6 +44,7 @@ Status start(Call& call, const ChatTurn& turn, Prompt prompt, std::vector<engine
         job->may_reuse = turn.may_reuse;
         job->may_commit = turn.may_commit;
         job->session = turn.session;
+        job->key = turn.key;
         job->messages = messages;
         jobs.push_back(std::move(job));
     }
@@ -55,7 +56,23 @@ struct History {
     std::vector<engine::Message> messages;
     std::string text;
     std::vector<Token> tokens;
+    std::optional<Answer> made;  // by an earlier request with the same key
 };
+
+Answer answer_again(const std::string& session, const store::Turn& turn,
+                    const engine::TurnContent& content) {
+    Answer answer;
+    if (!content.messages.empty()) answer.text = content.messages.back().content;
+    answer.rest.text = answer.text;
+    answer.stop = engine::StopReason::end;
+    answer.prompt_tokens = turn.token_end;
+    answer.reuse = {turn.token_end, turn.token_end, "stored", ""};
+    answer.session = session;
+    answer.turn_id = turn.id;
+    answer.turn_number = turn.number;
+    answer.is_durable = true;
+    return answer;
+}
 
 Result<History> read_history(Keeper& keeper, store::Store& store, const std::string& tenant,
                              const ChatTurn& turn) {
@@ -80,6 +97,9 @@ Result<History> read_history(Keeper& keeper, store::Store& store, const std::str
         history.messages.insert(history.messages.end(), content.messages.begin(),
                                 content.messages.end());
         history.text += content.text;
+        if (!turn.key.empty() && content.key == turn.key) {
+            history.made = answer_again(turn.session, stored, content);
+        }
     }
     return history;
 }
@@ -87,6 +107,10 @@ Result<History> read_history(Keeper& keeper, store::Store& store, const std::str
 Status go_on(Call& call, ChatTurn turn, Keeper& keeper, store::Store& store,
              const FormatMaker& make_format) {
     STET_ASSIGN(History history, read_history(keeper, store, call.tenant, turn));
+    if (history.made) {
+        deliver_made(call, std::move(*history.made), make_format({}), turn.is_stream);
+        return {};
+    }
     const auto render = [&](const std::vector<engine::Message>& messages, bool generation_prompt) {
         ChatInput input = turn.input;
         input.messages = Json::array();
@@ -111,6 +135,12 @@ Status go_on(Call& call, ChatTurn turn, Keeper& keeper, store::Store& store,
 }  // namespace
 
 Status run_chat(Call& call, ChatTurn turn, const FormatMaker& make_format) {
+    constexpr std::size_t kKeyMax = 255;
+    turn.key = call.request.header("idempotency-key");
+    if (turn.key.size() > kKeyMax) {
+        return Status(Code::invalid_argument,
+                      fmt::format("the Idempotency-Key is longer than {} bytes", kKeyMax));
+    }
     if (turn.session.empty()) {
         STET_ASSIGN(const std::string text, render_chat(call.context, turn.input));
         STET_ASSIGN(Prompt prompt, finish_prompt(call.context, turn, text, {}));

@@ -23,6 +23,7 @@ struct ChatTurn {
     bool may_commit = true;
     bool may_reuse = true;
     std::optional<std::uint32_t> slot;
+    std::string key;          // a session's turn with this key is answered again, not made again
     std::string session;      // continues this one, or begins it
     std::string fork_from;    // the session begins as this one is
     bool must_exist = false;  // the session

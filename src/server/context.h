@@ -80,6 +80,7 @@ void add_anthropic_routes(std::vector<Route>& routes);
 void add_session_routes(std::vector<Route>& routes);
 void add_slot_routes(std::vector<Route>& routes);
 void add_metrics_routes(std::vector<Route>& routes);
+void add_page_routes(std::vector<Route>& routes);
 
 // Finds the route, checks the key, and keeps exceptions away from the transport.
 Handler make_handler(Context& context);

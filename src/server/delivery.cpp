@@ -149,6 +149,12 @@ std::string event(std::string_view name, const Json& data) {
     return fmt::format("event: {}\ndata: {}\n\n", name, dump(data));
 }
 
+void deliver_made(Call& call, Answer answer, std::unique_ptr<AnswerFormat> format, bool is_stream) {
+    auto delivery = std::make_shared<Delivery>(call, 1, std::move(format), is_stream);
+    call.exchange->post(
+        [delivery, answer = std::move(answer)]() mutable { delivery->done(0, std::move(answer)); });
+}
+
 Status deliver(Call& call, std::vector<std::shared_ptr<Job>> jobs,
                std::unique_ptr<AnswerFormat> format, bool is_stream) {
     const std::uint64_t context = call.context.engine->context();

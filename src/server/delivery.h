@@ -29,6 +29,9 @@ class AnswerFormat {
 std::string event(const Json& data);
 std::string event(std::string_view name, const Json& data);
 
+// Delivers an answer that is there already.
+void deliver_made(Call& call, Answer answer, std::unique_ptr<AnswerFormat> format, bool is_stream);
+
 // Gives the jobs to the loop, one for each choice, with sinks that deliver. Every job needs tokens;
 // a prompt that is too long is answered here.
 Status deliver(Call& call, std::vector<std::shared_ptr<Job>> jobs,

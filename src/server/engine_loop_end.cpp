@@ -115,6 +115,7 @@ void EngineLoop::commit_and_answer(const Running& running, std::shared_ptr<Job> 
     commit.session = job->session;
     commit.sequence = running.generation->sequence();
     commit.messages = job->messages;
+    commit.key = job->key;
     if (!commit.messages.empty()) commit.messages.push_back({"assistant", answer.text});
     commit.sampler = running.generation->sampler().encode();
     // Somebody who named the session is told only when it is safe.

@@ -77,6 +77,7 @@ struct Job {
     // What the store keeps of the turn, besides its state.
     std::string session;                    // empty: one without a name of its own
     std::vector<engine::Message> messages;  // all, without the answer; may be empty
+    std::string key;                        // Idempotency-Key; goes into the turn
     bool may_commit = true;
     std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
     std::shared_ptr<AnswerSink> sink;

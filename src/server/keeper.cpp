@@ -247,6 +247,7 @@ Result<Committed> Keeper::commit_now(const NewCommit& commit) {
     // The same request again: the store has it all.
     if (known_tokens >= commit.sequence.tokens.size()) return committed;
     engine::TurnContent content;
+    content.key = commit.key;
     content.messages.assign(commit.messages.begin() + static_cast<std::ptrdiff_t>(known_messages),
                             commit.messages.end());
     for (std::size_t i = known_tokens; i < commit.sequence.tokens.size(); ++i) {
@@ -288,6 +289,23 @@ void Keeper::drop_oldest_auto(Tenant& tenant) {
     if (tenant.store->remove(oldest) && ++dropped_ % kDropsToCollect == 0) {
         static_cast<void>(tenant.store->collect_garbage());
     }
+}
+
+std::uint64_t Keeper::shared_tokens(std::string_view tenant_id, std::string_view session) const {
+    const std::lock_guard lock(mutex_);
+    const auto tenant = tenants_.find(tenant_id);
+    if (tenant == tenants_.end()) return 0;
+    const auto own = tenant->second.index.find(session);
+    if (own == tenant->second.index.end()) return 0;
+    const std::vector<Token>& tokens = own->second.tokens;
+    std::ptrdiff_t shared = 0;
+    for (const auto& [name, other] : tenant->second.index) {
+        if (name == session) continue;
+        const auto end =
+            std::mismatch(tokens.begin(), tokens.end(), other.tokens.begin(), other.tokens.end());
+        shared = std::max(shared, end.first - tokens.begin());
+    }
+    return static_cast<std::uint64_t>(shared);
 }
 
 KeeperStats Keeper::stats() const {

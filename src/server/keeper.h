@@ -33,6 +33,7 @@ struct NewCommit {
     std::string session;  // empty: the unnamed session that it goes on with, or a new one
     state::Sequence sequence;
     std::vector<engine::Message> messages;  // of the whole conversation, the answer included
+    std::string key;                        // of the request; may be empty
     std::vector<std::byte> sampler;
 };
 struct Committed {
@@ -78,6 +79,9 @@ class Keeper {
     Status run(std::string tenant, std::function<void(Keeper&, store::Store&)> call);
     // The stored sequence that begins most like the prompt.
     std::optional<StoredPrefix> find(std::string_view tenant, std::span<const Token> prompt) const;
+    // Tokens that the session begins with as another one of the tenant does: their rows are stored
+    // once for both.
+    std::uint64_t shared_tokens(std::string_view tenant, std::string_view session) const;
     KeeperStats stats() const;
 
     // On the keeper's thread, in run(): tells the index what changed.
@@ -98,7 +102,7 @@ class Keeper {
     };
     struct Tenant {
         std::unique_ptr<store::Store> store;
-        std::map<std::string, Stored> index;  // by session; guarded by mutex_
+        std::map<std::string, Stored, std::less<>> index;  // by session; guarded by mutex_
     };
 
     Keeper(engine::Engine& engine, const Hash256& fingerprint, const Options& options)

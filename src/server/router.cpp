@@ -48,6 +48,7 @@ std::vector<Route> all_routes() {
     add_session_routes(routes);
     add_slot_routes(routes);
     add_metrics_routes(routes);
+    add_page_routes(routes);
     return routes;
 }
 

@@ -168,6 +168,32 @@ def test_a_session_remembers_what_was_said(server):
     assert server.request("POST", "/v1/sessions", {"id": "../x"})[0] == 400
 
 
+def test_a_retry_makes_no_second_turn(model, tmp_path, environment):
+    body = {"session_id": "retry", "messages": [{"role": "user", "content": "Say something."}],
+            "max_tokens": 12, "temperature": 1.0}
+
+    def ask(key):
+        return server.post("/v1/chat/completions", body, headers={"Idempotency-Key": key})
+
+    server = launch(model, tmp_path / "store", environment)
+    first = ask("one")
+    assert ask("one")["choices"][0]["message"] == first["choices"][0]["message"]
+    server.kill()
+    server = launch(model, tmp_path / "store", environment)
+    again = ask("one")
+    assert again["choices"][0]["message"] == first["choices"][0]["message"]
+    assert again["stet"]["turn"] == 1 and again["stet"]["computed_tokens"] == 0
+    events = [json.loads(data) for data in server.events(
+        "/v1/chat/completions", {**body, "stream": True}, {"Idempotency-Key": "one"})[:-1]]
+    assert "".join(event["choices"][0]["delta"].get("content", "") for event in events) == \
+        first["choices"][0]["message"]["content"]
+    assert server.get("/v1/sessions/retry")[1]["turns"] == 1
+    assert ask("two")["stet"]["turn"] == 2
+    assert server.request("POST", "/v1/chat/completions", body,
+                          headers={"Idempotency-Key": "x" * 256})[0] == 400
+    assert server.stop() == 0
+
+
 def test_a_busy_server_sheds_load(model, tmp_path, environment):
     server = launch(model, tmp_path / "store", environment, "-np", 1, "--queue", 1,
                     "--durability", "none")

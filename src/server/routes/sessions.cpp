@@ -80,10 +80,14 @@ Status create(Call& outer) {
 }
 
 Status get(Call& outer) {
-    return with_store(outer, [](Call& call, Keeper&, store::Store& store) -> Status {
+    return with_store(outer, [](Call& call, Keeper& keeper, store::Store& store) -> Status {
         STET_ASSIGN(const auto session, store.find(call.parameters.at(0)));
         STET_ASSIGN(const auto turns, store.turns(session.name));
+        constexpr std::uint64_t kPage = memory::kPageRows;
         Json json = session_json(session);
+        json["page_tokens"] = kPage;
+        json["pages"] = (session.tokens + kPage - 1) / kPage;
+        json["shared_pages"] = keeper.shared_tokens(call.tenant, session.name) / kPage;
         json["history"] = Json::array();
         for (const auto& turn : turns) json["history"].push_back(turn_json(turn));
         call.send_json(json);
