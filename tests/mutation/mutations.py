@@ -107,8 +107,8 @@ MUTATIONS = [
     (SNAPSHOT, "if (saved.pool == &pool) return adopted;", "return adopted;",
      "pages stay in the pool of another context"),
     # contexts
-    (CONTEXT, "std::swap(sequences_[id], ours.entries.front().sequence);", "",
-     "restore skips the swap"),
+    (CONTEXT, "std::swap(sequences_[id], ours.entries.front().sequence);",
+     "static_cast<void>(id); static_cast<void>(ours);", "restore skips the swap"),
     (CONTEXT, "std::swap(sequences_, next);", "", "restore of all skips the swap"),
     (CONTEXT, "    STET_CHECK(saved.kind == SavedKind::sequence && saved.entries.size() == 1);\n",
      "    sequences_[id] = Sequence::empty(pool_->schema());\n", "restore clears the target first"),
