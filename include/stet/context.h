@@ -102,12 +102,15 @@ class Context {
         SequenceId id = 0;
         std::span<const Token> tokens;  // at least one
     };
+    // An empty sequence of a model with an encoder (T5) begins with generate(), which encodes its
+    // prompt; here it is refused.
     Result<std::vector<float>> feed(SequenceId id, std::span<const Token> tokens);
     // Several sequences in the same steps, each once: all of them go on, or none.
     Result<std::vector<std::vector<float>>> feed(std::span<const Input> inputs);
-    // Feeds `prompt` and goes on until something stops it. The sequence then holds prompt and
-    // answer. `on_text` gets the text as it becomes certain, and stops the answer by `false`. An
-    // empty prompt goes on from kept logits. A sampler goes on where the sequence's stands.
+    // Feeds `prompt` (at least one token) and goes on until something stops it. The sequence then
+    // holds prompt and answer, less the answer's last token where the context is full. `on_text`
+    // gets the text as it becomes certain, and stops the answer by `false`. The sequence's sampler
+    // goes on where it stands, unless another seed is asked for.
     Result<Answer> generate(SequenceId id, std::span<const Token> prompt,
                             const GenerateOptions& options = {},
                             const std::function<bool(std::string_view)>& on_text = {});
@@ -115,7 +118,7 @@ class Context {
     // Looking.
     Result<std::uint64_t> position(SequenceId id) const;
     Result<std::vector<Token>> tokens(SequenceId id) const;
-    Result<std::vector<float>> logits(SequenceId id) const;  // unavailable when empty
+    Result<std::vector<float>> logits(SequenceId id) const;  // unavailable: none are kept
     Result<Usage> usage(SequenceId id) const;
 
     // Going back and aside.

@@ -9,6 +9,13 @@
 namespace stet::engine {
 
 Status feed(Engine& engine, std::span<const Part> parts) {
+    for (const Part& part : parts) {
+        if (engine.has_encoder() && part.sequence->position() == 0) {
+            return Status(Code::invalid_argument,
+                          "the model reads the begin of a sequence with an encoder: generate from "
+                          "it first");
+        }
+    }
     std::vector<Part> left(parts.begin(), parts.end());
     while (!left.empty()) {
         std::vector<Part> step;

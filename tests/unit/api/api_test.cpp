@@ -258,6 +258,18 @@ TEST(ApiState, OtherRowTypesAreRefused) {
     EXPECT_GT(model->state_bytes(100), other->state_bytes(100));
 }
 
+TEST(ApiState, EncodersReadPromptsOfGenerations) {
+    const auto model = load("archs/t5-dense.gguf", true);
+    if (!model) GTEST_SKIP();
+    auto context = Context::create(*model);
+    EXPECT_EQ(context->feed(0, some_tokens(5, 1)).status().code(), Code::invalid_argument);
+    GenerateOptions options;
+    options.tokens_max = 3;
+    const auto answer = context->generate(0, some_tokens(5, 1), options);
+    ASSERT_TRUE(answer) << answer.status().to_string();
+    EXPECT_TRUE(context->feed(0, some_tokens(2, 2)));
+}
+
 TEST(ApiState, LlamaCppFilesAreImported) {
     const auto model = load("archs/llama-dense.gguf", true);
     if (!model) GTEST_SKIP();
