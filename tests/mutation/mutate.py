@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from mutations import MUTATIONS  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-COPIED = ["CMakeLists.txt", "cmake", "include", "src", "tests", "scripts"]
+COPIED = ["CMakeLists.txt", "include", "src", "tests", "examples", "scripts"]
 # The programs that answer for a folder, quickest first.
 PROGRAMS = {
     "memory": ["test_memory", "test_state"],
@@ -69,11 +69,11 @@ def build(tree, programs):
     return run(["ninja", "-C", "build", *programs], tree)
 
 
-def first_failure(output):
+def first_failure(status, output):
     for line in output.splitlines():
         if line.startswith("[  FAILED  ]"):
             return line.removeprefix("[  FAILED  ]").split(",")[0].split("(")[0].strip()
-    return output.strip().splitlines()[-1][:60] if output.strip() else "no output"
+    return "running past its time" if status == 124 else f"ending with status {status}"
 
 
 def verdict(tree, file):
@@ -86,7 +86,7 @@ def verdict(tree, file):
         status, output = run([f"build/tests/{program}", "--gtest_fail_fast", "--gtest_brief=1"],
                              tree, TIMEOUT_S)
         if status != 0:
-            return True, first_failure(output)
+            return True, first_failure(status, output)
     return False, ""
 
 

@@ -2,6 +2,8 @@
 #include "state/checkpoint.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
 #include <rapidcheck/gtest.h>
 
 #include "unit/state/plain_model.h"
@@ -130,6 +132,21 @@ TEST(Checkpoint, ThoseAskedForOutlastTheOthers) {
     checkpoint(schema, sequence);
     for (int i = 0; i < 40; ++i) sequence = fed(pool, sequence, some_tokens(kCheckpointSpacing));
     EXPECT_EQ(rollback(schema, sequence, 5000).value().position(), 5000U);
+}
+
+TEST(Checkpoint, OfEvenOnesThoseAskedForAreKept) {
+    const Schema schema = some_lifetimes(8, 1, 1);
+    PagePool pool(schema, 1U << 24);
+    Sequence sequence = Sequence::empty(schema);
+    for (int i = 0; i < 40; ++i) {  // by turns, and equally far apart
+        sequence = fed(pool, sequence, some_tokens(kCheckpointSpacing / 2));
+        checkpoint(schema, sequence);
+        sequence = fed(pool, sequence, some_tokens(kCheckpointSpacing / 2));
+    }
+    const auto asked = std::ranges::count_if(
+        sequence.checkpoints, [](const auto& kept) { return kept->is_asked_for; });
+    const auto others = static_cast<std::ptrdiff_t>(sequence.checkpoints.size()) - asked;
+    EXPECT_GT(asked, 2 * others) << asked << " beside " << others;
 }
 
 TEST(Checkpoint, FewerWhenEachIsLarge) {

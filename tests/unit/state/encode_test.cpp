@@ -10,6 +10,7 @@
 #include <set>
 
 #include "unit/state/context_world.h"
+#include "unit/state/encoded_bytes.h"
 
 namespace {
 
@@ -66,31 +67,6 @@ namespace {
 
 using namespace state_test;
 using format::kHeaderBytes;
-
-std::uint64_t read_u64(const Bytes& bytes, std::size_t at) {
-    std::uint64_t value = 0;
-    std::memcpy(&value, bytes.data() + at, sizeof(value));
-    return value;
-}
-
-template <typename T>
-void write_at(Bytes& bytes, std::size_t at, T value) {
-    std::memcpy(bytes.data() + at, &value, sizeof(value));
-}
-
-std::size_t manifest_size(const Bytes& bytes) {
-    return read_u64(bytes, 24);
-}
-
-// Makes the checksums of manifest and header fit again; `size` fields follow the bytes.
-void seal(Bytes& bytes, std::size_t manifest_bytes) {
-    write_at(bytes, 16, std::uint64_t{bytes.size()});
-    write_at(bytes, 24, std::uint64_t{manifest_bytes});
-    const Hash128 manifest = xxh3_128(std::span(bytes).subspan(kHeaderBytes, manifest_bytes));
-    std::memcpy(bytes.data() + 32, manifest.bytes.data(), 16);
-    const Hash128 header = xxh3_128(std::span(bytes).first(48));
-    std::memcpy(bytes.data() + 48, header.bytes.data(), 16);
-}
 
 // A small source of states, and a live target with neighbours that must not feel anything.
 class EncodeTest : public testing::TestWithParam<unsigned> {
