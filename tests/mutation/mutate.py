@@ -2,7 +2,7 @@
 """Changes the code of memory, state and store in small ways, one at a time, and says which changes
 the tests notice. A change that none notices is a hole in the tests.
 
-    mutate.py --build DIR [--only TEXT] [--check]
+    mutate.py --build DIR [--only TEXT...] [--check]
 
 DIR is a scratch folder: a copy of the sources is built there, never the tree itself. Exits 1 if a
 mutation survives or doesn't compile, 2 if one doesn't match exactly once.
@@ -23,8 +23,8 @@ COPIED = ["CMakeLists.txt", "include", "src", "tests", "examples", "scripts"]
 # The programs that answer for a folder, quickest first.
 PROGRAMS = {
     "memory": ["test_memory", "test_state"],
-    "state": ["test_state", "test_store"],
-    "store": ["test_store"],
+    "state": ["test_state", "test_store", "test_fault_store"],
+    "store": ["test_store", "test_fault_store"],
 }
 TIMEOUT_S = 300
 
@@ -101,7 +101,8 @@ def check_all(tree):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build-mutation")
-    parser.add_argument("--only", default="", help="mutations whose file or words contain this")
+    parser.add_argument("--only", nargs="*", default=[""],
+                        help="mutations whose file or words contain one of these")
     parser.add_argument("--check", action="store_true", help="only that each matches once")
     parser.add_argument("--cmake", nargs="*", default=[], help="more options for CMake")
     options = parser.parse_args()
@@ -120,7 +121,7 @@ def main():
         print(output, file=sys.stderr)
         return 2
     survivors = 0
-    chosen = [m for m in MUTATIONS if options.only in m[0] or options.only in m[3]]
+    chosen = [m for m in MUTATIONS if any(text in m[0] or text in m[3] for text in options.only)]
     print(f"{'file':<32} {'mutation':<58} result")
     for file, old, new, what in chosen:
         begin = time.monotonic()

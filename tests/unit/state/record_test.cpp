@@ -1,6 +1,8 @@
 // Pages of encoded state: each is referred to, and has just the rows that are counted.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "unit/state/encoded_bytes.h"
 
 namespace stet::state {
@@ -81,6 +83,54 @@ TEST(Manifest, SaysWhatDoesNotFitBeforePagesAreRead) {
         EXPECT_EQ(status.code(), Code::resource_exhausted) << status.to_string();
         EXPECT_EQ(read, kHeaderBytes + manifest_size(bytes));
     }
+}
+
+TEST(Manifest, SamplerStateOfCheckpointsIsCheckedToo) {
+    const Schema schema = all_lifetimes(70, 4);
+    World world(schema);
+    world.feed(0, 30);
+    world.dress(0);
+    ASSERT_TRUE(world.context.checkpoint(0));
+    world.feed(0, 5);
+    ASSERT_EQ(world.at(0).sampler, nullptr);
+    ASSERT_NE(world.at(0).checkpoints.at(0)->sampler, nullptr);
+    Limits limits = limits_of(4096, 1);
+    limits.check_sampler = [](std::span<const std::byte>) {
+        return Status(Code::corruption, "no such sampler");
+    };
+    Context picky(world.pool, identity_of(schema), limits);
+    const Status status = picky.restore(0, world.saved(0));
+    EXPECT_NE(status.to_string().find("no such sampler"), std::string::npos) << status.to_string();
+}
+
+// Nobody proved that so much will come: memory is taken as it arrives.
+TEST(Manifest, AStreamsLengthIsNotBelieved) {
+    World world(some_lifetimes(1, 9, 4));
+    world.feed(0, 10);
+    Bytes head = world.saved(0);
+    head.resize(kHeaderBytes);
+    write_at(head, 16, std::uint64_t{1} << 50);
+    write_at(head, 24, std::uint64_t{1} << 49);
+    const Hash128 checksum = xxh3_128(std::span(head).first(48));
+    std::memcpy(head.data() + 48, checksum.bytes.data(), 16);
+    std::size_t asked = 0;
+    CallbackSource source([&](std::span<std::byte> into) {
+        asked = std::max(asked, into.size());
+        if (into.size() > head.size()) return Status(Code::corruption, "cut short");
+        std::memcpy(into.data(), head.data(), into.size());
+        return Status();
+    });
+    EXPECT_EQ(world.context.restore(1, source).code(), Code::corruption);
+    EXPECT_LE(asked, 1U << 20);
+}
+
+TEST(Restored, GoesOnInItsOwnPages) {
+    World world(some_lifetimes(1, 9, 4));
+    world.feed(0, 10);
+    ASSERT_TRUE(world.context.restore(1, world.saved(0)));
+    const memory::PageRef page = world.at(1).groups[0].pages.at(0);
+    world.feed(1, 5);
+    EXPECT_EQ(world.at(1).groups[0].pages.at(0), page) << "not in a copy";
 }
 
 }  // namespace

@@ -141,6 +141,31 @@ TEST(Stage, RefusesWhatDoesNotFit) {
     EXPECT_EQ(first_wrong_row(schema, sequence), "");
 }
 
+TEST(Stage, NamesTheRowThatIsMissing) {
+    const Schema schema = some_lifetimes(1, 9, 4);
+    PagePool pool(schema, 1U << 24);
+    const Sequence sequence = extended(pool, Sequence::empty(schema), some_tokens(100));
+    PrefixIds ids(root_id({}, schema, ""));
+    Stage stage(pool, sequence.tokens);
+    for (const Extent& extent : extents_between(schema, ids, sequence.tokens, 0, 70)) {
+        std::vector<std::byte> payload(extent.size_bytes);
+        gather(schema, sequence, extent, payload);
+        ASSERT_TRUE(stage.put(extent, payload));
+    }
+    const auto incomplete = std::move(stage).finish();
+    ASSERT_FALSE(incomplete);
+    EXPECT_NE(incomplete.status().to_string().find("row 70 is missing"), std::string::npos);
+}
+
+TEST(Stage, WhatWasLoadedGoesOnInItsOwnPages) {
+    const Schema schema = some_lifetimes(1, 9, 4);
+    PagePool pool(schema, 1U << 24);
+    const Sequence sequence = extended(pool, Sequence::empty(schema), some_tokens(100));
+    const Sequence loaded = copied_by_extents(pool, sequence, {100});
+    const Sequence next = extended(pool, loaded, some_tokens(5));
+    EXPECT_EQ(next.groups[0].pages.at(1), loaded.groups[0].pages.at(1)) << "not in a copy";
+}
+
 RC_GTEST_PROP(Sequence, RandomHistoriesEqualAPlainModel, ()) {
     const Schema schema = all_lifetimes(*rc::gen::inRange(1, 200), *rc::gen::inRange(1, 9));
     PagePool pool(schema, 1U << 26);
