@@ -187,7 +187,7 @@ MUTATIONS = [
      "payloads' checksums are not checked"),
     (DECODE, "if (shape.is_paged()) STET_CHECK(page.claim(0, record.rows));", "",
      "rows that were read are not claimed"),
-    (DECODE, "is_proven ? left : std::min(left, kReadStep)", "left",
+    (DECODE, "is_proven ? left : std::min(left, kReadStep)", "is_proven ? left : left",
      "a stream's header is believed"),
     # extents and the store
     (EXTENT, "if ((present_[extent.group][index] & mask) != 0)", "if (false)",

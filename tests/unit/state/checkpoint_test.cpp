@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <rapidcheck/gtest.h>
+#include <algorithm>
 
 #include "unit/state/plain_model.h"
 
@@ -143,8 +143,8 @@ TEST(Checkpoint, OfEvenOnesThoseAskedForAreKept) {
         checkpoint(schema, sequence);
         sequence = fed(pool, sequence, some_tokens(kCheckpointSpacing / 2));
     }
-    const auto asked = std::ranges::count_if(
-        sequence.checkpoints, [](const auto& kept) { return kept->is_asked_for; });
+    const auto asked = std::ranges::count_if(sequence.checkpoints,
+                                             [](const auto& kept) { return kept->is_asked_for; });
     const auto others = static_cast<std::ptrdiff_t>(sequence.checkpoints.size()) - asked;
     EXPECT_GT(asked, 2 * others) << asked << " beside " << others;
 }

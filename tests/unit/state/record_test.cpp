@@ -51,6 +51,14 @@ TEST_F(RecordTest, ThatHaveTooFewRowsAreNamed) {
     EXPECT_NE(refusal().find("6 rows at 64; expected group 0, 7 rows at 64"), std::string::npos);
 }
 
+TEST_F(RecordTest, ThatHaveNoRowsOrMoreThanAPageAreNamed) {
+    for (const std::uint32_t rows : {0U, 65U, ~0U}) {
+        write_at(bytes_, count_at_ + 4 + kRecordBytes + 4, rows);
+        const std::string why = refusal();
+        EXPECT_NE(why.find("rows of a record"), std::string::npos) << why;
+    }
+}
+
 TEST_F(RecordTest, ThatNothingRefersToAreRefused) {
     // A third record, the same as the second, with its payload.
     const std::uint64_t payload = world_.schema().groups[0].row_bytes() * 7;
