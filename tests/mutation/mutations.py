@@ -207,6 +207,4 @@ MUTATIONS = [
     (COMMIT, "row.turn.sampler = turn.sampler;", "", "a turn keeps no sampler state"),
     (LOAD, "if (fingerprint != info.fingerprint) {", "if (false) {",
      "a session is loaded into another model"),
-    (LOAD, "if (place.size_bytes != extent.size_bytes) {", "if (false) {",
-     "records of another size are read"),
 ]
