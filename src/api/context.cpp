@@ -80,15 +80,8 @@ Result<Context> Context::create(const Model& model, std::uint32_t sequences) {
     }
     STET_ASSIGN(const state::Identity* identity, model.impl_->identity());
     engine::Engine& engine = *model.impl_->engine;
-    state::Limits limits;
-    limits.tokens_max = engine.context();
-    limits.sequences_max = sequences;
-    limits.vocabulary = engine.vocabulary();
-    limits.check_sampler = [](std::span<const std::byte> data) {
-        return engine::Sampler::decode(data, {}).status();
-    };
     return Context(std::make_unique<Impl>(
-        Impl{model.impl_, state::Context(engine.pool(), *identity, std::move(limits))}));
+        Impl{model.impl_, state::Context(engine.pool(), *identity, engine.limits(sequences))}));
 }
 
 Context::Context(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -153,12 +146,7 @@ Result<Answer> Context::generate(SequenceId id, std::span<const Token> prompt,
         if (on_text && !on_text(text)) generation.cancel();
     };
     STET_TRY(impl_->engine().generate(generation));
-    state::Sequence end = generation.sequence();
-    if (!generation.pending().empty() && end.position() < impl_->engine().context()) {
-        const engine::Part part{&end, generation.pending(), engine::Logits::last, true};
-        STET_TRY(impl_->engine().run(std::span(&part, 1)).status());
-    }
-    end.sampler = std::make_shared<const std::vector<std::byte>>(generation.sampler().encode());
+    STET_ASSIGN(state::Sequence end, impl_->engine().settle(generation, true));
     STET_TRY(impl_->state.put(id, std::move(end)));
     return Answer{generation.text(), generation.output(), stop_reason(generation.stop())};
 }

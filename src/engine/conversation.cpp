@@ -159,15 +159,6 @@ Status Conversation::answer(const TurnRequest& request, Generation& generation) 
     return {};
 }
 
-Result<state::Sequence> Conversation::settle(const Generation& generation) {
-    state::Sequence end = generation.sequence();
-    if (!generation.pending().empty() && end.position() < engine_.context()) {
-        const engine::Part part{&end, generation.pending(), engine::Logits::none};
-        STET_TRY(engine_.run(std::span(&part, 1)).status());
-    }
-    return end;
-}
-
 Status Conversation::commit(TurnRecord& record, const state::Sequence& end) {
     if (store_ == nullptr) return {};
     const memory::Schema& schema = engine_.schema();
@@ -201,12 +192,11 @@ Result<TurnResult> Conversation::run_turn(const TurnRequest& request) {
     result.stop = generation.stop();
     result.timings = generation.timings();
 
-    STET_ASSIGN(state::Sequence end, settle(generation));
+    STET_ASSIGN(state::Sequence end, engine_.settle(generation, false));
     TurnRecord record;
     record.messages = std::move(prompt.messages);
     record.text = std::move(prompt.text);
-    record.sampler = generation.sampler().encode();
-    end.sampler = std::make_shared<const std::vector<std::byte>>(record.sampler);
+    record.sampler = *end.sampler;
     state::checkpoint(engine_.schema(), end);
     for (const Token token : generation.output()) {
         record.text += engine_.tokenizer().piece(token, true);

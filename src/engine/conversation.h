@@ -104,8 +104,6 @@ class Conversation {
                                  const std::vector<Message>& after) const;
     Result<std::string> render(const std::vector<Message>& messages, bool generation_prompt) const;
     Status answer(const TurnRequest& request, Generation& generation);
-    // Gives what was sampled last its place in the state.
-    Result<state::Sequence> settle(const Generation& generation);
     Status commit(TurnRecord& record, const state::Sequence& end);
 
     Engine& engine_;

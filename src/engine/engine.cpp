@@ -178,12 +178,9 @@ std::vector<Part> Engine::schedule(std::vector<Generation*>& chosen) {
     for (Generation* generation : generations_) {
         if (generation->next_ || budget == 0) continue;
         const auto rest = std::span(generation->prompt_).subspan(generation->prompt_done_);
-        std::size_t count = std::min(rest.size(), budget);
-        if (state::has_fixed_group(schema())) {  // a step ends where a checkpoint is due
-            const std::uint64_t position = generation->sequence_.position();
-            count =
-                std::min(count, state::kCheckpointSpacing - position % state::kCheckpointSpacing);
-        }
+        const std::size_t count =
+            std::min({rest.size(), budget,
+                      state::step_tokens_max(schema(), generation->sequence_.position())});
         parts.push_back({&generation->sequence_, rest.first(count),
                          count == rest.size() ? Logits::last : Logits::none});
         chosen.push_back(generation);
@@ -299,6 +296,28 @@ Status Engine::generate(Generation& generation) {
         }
     }
     return {};
+}
+
+Result<state::Sequence> Engine::settle(const Generation& generation, bool keep_logits) {
+    state::Sequence end = generation.sequence();
+    if (!generation.pending().empty() && end.position() < context_) {
+        const Logits logits = keep_logits ? Logits::last : Logits::none;
+        const Part part{&end, generation.pending(), logits, keep_logits};
+        STET_TRY(run(std::span(&part, 1)).status());
+    }
+    end.sampler = std::make_shared<const std::vector<std::byte>>(generation.sampler().encode());
+    return end;
+}
+
+state::Limits Engine::limits(std::uint32_t sequences_max) const {
+    state::Limits limits;
+    limits.tokens_max = context_;
+    limits.sequences_max = sequences_max;
+    limits.vocabulary = vocabulary();
+    limits.check_sampler = [](std::span<const std::byte> data) {
+        return Sampler::decode(data, {}).status();
+    };
+    return limits;
 }
 
 }  // namespace stet::engine

@@ -24,6 +24,7 @@
 #include "memory/page_pool.h"
 #include "model/model.h"
 #include "state/sequence.h"
+#include "state/snapshot.h"
 #include "stet/status.h"
 #include "text/tokenizer.h"
 
@@ -133,6 +134,9 @@ class Engine {
     Result<bool> step();
     // submit() and step() until this one is done.
     Status generate(Generation& generation);
+    // The state after a whole answer, with its sampler: the last sampled token is computed too,
+    // unless it ended the turn or the context is full.
+    Result<state::Sequence> settle(const Generation& generation, bool keep_logits);
 
     const model::Model& model() const { return *model_; }
     bool has_text() const { return tokenizer_ != nullptr; }
@@ -141,6 +145,8 @@ class Engine {
     const memory::Schema& schema() const { return model_->config.schema; }
     std::uint32_t context() const { return context_; }
     std::uint32_t batch() const { return batch_; }  // tokens of a step at most
+    // What a sequence restored into this engine must fit, sampler state included.
+    state::Limits limits(std::uint32_t sequences_max) const;
     // Bytes of the buffers that steps compute in; grows only when a new batch shape comes.
     std::size_t reserved_bytes() const { return runner_->buffer_bytes(); }
     // The model reads a prompt with an encoder and answers with a decoder (T5). A generation whose

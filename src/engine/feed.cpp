@@ -22,12 +22,9 @@ Status feed(Engine& engine, std::span<const Part> parts) {
         std::size_t budget = engine.batch();
         for (Part& part : left) {
             if (budget == 0) break;
-            std::size_t count = std::min(part.tokens.size(), budget);
-            if (state::has_fixed_group(engine.schema())) {
-                const std::uint64_t position = part.sequence->position();
-                count = std::min(count,
-                                 state::kCheckpointSpacing - position % state::kCheckpointSpacing);
-            }
+            const std::size_t count =
+                std::min({part.tokens.size(), budget,
+                          state::step_tokens_max(engine.schema(), part.sequence->position())});
             const bool is_last = count == part.tokens.size();
             step.push_back({part.sequence, part.tokens.first(count),
                             is_last ? part.logits : Logits::none, is_last && part.keep_logits});

@@ -36,15 +36,42 @@ void damage(Bytes& bytes) {
               bytes.end() - static_cast<std::ptrdiff_t>(bytes.size() / 4), std::byte{0xff});
 }
 
-Status write_file(const std::filesystem::path& path, const Bytes& bytes) {
-    STET_ASSIGN(const auto file, Env::posix().open(path, OpenMode::create));
-    STET_TRY(file->truncate(0));
-    return file->write_at(0, bytes);
-}
-
 Result<std::vector<LogitRow>> feed_after_damage(Subject& subject, Context& context) {
     const auto tokens = subject.tokens(1, 0, kAfterDamage);
     return subject.feed_each(context, 1, tokens);
+}
+
+// What carries a sequence from one place to another.
+enum class Carrier : std::uint8_t { bytes, value };
+
+// Out of `from`, which then is empty, into `to`. Answers the size of the encoding.
+Result<std::size_t> move(Context& context, SequenceId from, SequenceId to, Carrier carrier) {
+    STET_ASSIGN(const Bytes bytes, save(context, from));
+    STET_ASSIGN(const state::Snapshot snapshot, context.snapshot(from));
+    STET_TRY(context.clear(from));
+    STET_TRY(carrier == Carrier::bytes ? context.restore(to, bytes)
+                                       : context.restore(to, snapshot));
+    return bytes.size();
+}
+
+Result<std::string> check_copy(Subject& subject, Carrier carrier) {
+    STET_ASSIGN(const Baseline* baseline, subject.baseline());
+    Context context = subject.make_context(2);
+    STET_TRY(context.restore_all_file(Env::posix(), baseline->file));
+    STET_ASSIGN(const std::size_t size, move(context, 0, 1, carrier));
+    STET_TRY(subject.expect_baseline(context, 1));
+    return fmt::format("{} bytes", size);
+}
+
+Result<std::string> check_scattered(Subject& subject, Carrier carrier) {
+    Context context = subject.make_context(2);
+    STET_TRY(interleave(subject, context));
+    STET_ASSIGN(const Bytes before, save(context, 1));
+    STET_TRY(context.clear(0));
+    STET_TRY(move(context, 1, 1, carrier).status());
+    STET_ASSIGN(const Bytes after, save(context, 1));
+    STET_TRY(expect_equal(before, after, "sequence 1 after its restore"));
+    return fmt::format("{} bytes", after.size());
 }
 
 }  // namespace
@@ -77,50 +104,19 @@ Result<std::string> check_context_file(Subject& subject, const CheckOptions& /*o
 }
 
 Result<std::string> check_copy_by_bytes(Subject& subject, const CheckOptions& /*options*/) {
-    STET_ASSIGN(const Baseline* baseline, subject.baseline());
-    Context context = subject.make_context(2);
-    STET_TRY(context.restore_all_file(Env::posix(), baseline->file));
-    STET_ASSIGN(const Bytes bytes, save(context, 0));
-    STET_TRY(context.clear(0));
-    STET_TRY(context.restore(1, bytes));
-    STET_TRY(subject.expect_baseline(context, 1));
-    return fmt::format("{} bytes", bytes.size());
+    return check_copy(subject, Carrier::bytes);
 }
 
 Result<std::string> check_copy_by_value(Subject& subject, const CheckOptions& /*options*/) {
-    STET_ASSIGN(const Baseline* baseline, subject.baseline());
-    Context context = subject.make_context(2);
-    STET_TRY(context.restore_all_file(Env::posix(), baseline->file));
-    STET_ASSIGN(const state::Snapshot snapshot, context.snapshot(0));
-    STET_TRY(context.clear(0));
-    STET_TRY(context.restore(1, snapshot));
-    STET_TRY(subject.expect_baseline(context, 1));
-    return std::string("goes on with the same logits");
+    return check_copy(subject, Carrier::value);
 }
 
 Result<std::string> check_scattered_by_bytes(Subject& subject, const CheckOptions& /*options*/) {
-    Context context = subject.make_context(2);
-    STET_TRY(interleave(subject, context));
-    STET_ASSIGN(const Bytes before, save(context, 1));
-    STET_TRY(context.clear(0));
-    STET_TRY(context.clear(1));
-    STET_TRY(context.restore(1, before));
-    STET_ASSIGN(const Bytes after, save(context, 1));
-    STET_TRY(expect_equal(before, after, "sequence 1 after its restore"));
-    return fmt::format("{} bytes", after.size());
+    return check_scattered(subject, Carrier::bytes);
 }
 
 Result<std::string> check_scattered_by_value(Subject& subject, const CheckOptions& /*options*/) {
-    Context context = subject.make_context(2);
-    STET_TRY(interleave(subject, context));
-    STET_ASSIGN(const Bytes before, save(context, 1));
-    STET_ASSIGN(const state::Snapshot snapshot, context.snapshot(1));
-    STET_TRY(context.clear(0));
-    STET_TRY(context.clear(1));
-    STET_TRY(context.restore(1, snapshot));
-    STET_ASSIGN(const Bytes after, save(context, 1));
-    STET_TRY(expect_equal(before, after, "sequence 1 after its restore"));
-    return fmt::format("{} bytes", after.size());
+    return check_scattered(subject, Carrier::value);
 }
 
 Result<std::string> check_round_trip(Subject& subject, const CheckOptions& /*options*/) {

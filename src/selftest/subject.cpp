@@ -86,10 +86,8 @@ std::vector<Token> Subject::tokens(std::uint32_t history, std::uint32_t begin,
 }
 
 state::Limits Subject::limits(std::uint32_t sequences_max) const {
-    state::Limits limits;
+    state::Limits limits = engine_->limits(sequences_max);
     limits.tokens_max = length_max_;
-    limits.sequences_max = sequences_max;
-    limits.vocabulary = engine_->vocabulary();
     return limits;
 }
 
@@ -172,6 +170,12 @@ Status Subject::expect_baseline(Context& context, SequenceId id) {
         STET_ASSIGN(logits, feed(context, id, std::span(&expected->answer[i], 1)));
     }
     return {};
+}
+
+Status write_file(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+    STET_ASSIGN(const auto file, Env::posix().open(path, OpenMode::create));
+    STET_TRY(file->truncate(0));
+    return file->write_at(0, bytes);
 }
 
 Result<Bytes> save(const Context& context, SequenceId id) {

@@ -81,6 +81,8 @@ class Subject {
     std::unique_ptr<Baseline> baseline_;
 };
 
+// A file with just these bytes.
+Status write_file(const std::filesystem::path& path, std::span<const std::byte> bytes);
 Result<Bytes> save(const Context& context, SequenceId id);
 Result<Bytes> save_all(const Context& context);
 

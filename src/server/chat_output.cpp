@@ -31,21 +31,13 @@ std::size_t overlap(std::string_view text, std::string_view marker) {
 
 // Length of the JSON value at the begin of `text`; 0 when it does not end.
 std::size_t json_length(std::string_view text) {
+    Brackets brackets;
     std::size_t depth = 0;
-    bool in_string = false;
     for (std::size_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        if (in_string) {
-            if (c == '\\') ++i;
-            if (c == '"') in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
-            ++depth;
-        } else if (c == '}' || c == ']') {
-            if (depth == 0) return 0;
-            if (--depth == 0) return i + 1;
-        }
+        const int step = brackets.add(text[i]);
+        if (step > 0) ++depth;
+        if (step < 0 && depth == 0) return 0;
+        if (step < 0 && --depth == 0) return i + 1;
     }
     return 0;
 }

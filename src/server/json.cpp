@@ -10,20 +10,12 @@ namespace {
 // Depth of nesting, looking only at brackets outside of strings: what nests too deep is refused
 // before any parser recurses into it.
 bool is_too_deep(std::string_view text) {
+    Brackets brackets;
     std::uint32_t depth = 0;
-    bool in_string = false;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const char c = text[i];
-        if (in_string) {
-            if (c == '\\') ++i;
-            if (c == '"') in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
-            if (++depth > kJsonDepthMax) return true;
-        } else if ((c == '}' || c == ']') && depth > 0) {
-            --depth;
-        }
+    for (const char c : text) {
+        const int step = brackets.add(c);
+        if (step > 0 && ++depth > kJsonDepthMax) return true;
+        if (step < 0 && depth > 0) --depth;
     }
     return false;
 }
@@ -39,6 +31,22 @@ std::string shown(const Json& value) {
 }
 
 }  // namespace
+
+int Brackets::add(char c) {
+    if (in_string_) {
+        if (is_escaped_) {
+            is_escaped_ = false;
+        } else if (c == '\\') {
+            is_escaped_ = true;
+        } else if (c == '"') {
+            in_string_ = false;
+        }
+        return 0;
+    }
+    if (c == '"') in_string_ = true;
+    if (c == '{' || c == '[') return 1;
+    return c == '}' || c == ']' ? -1 : 0;
+}
 
 Result<Json> parse_object(std::string_view text) {
     if (is_too_deep(text)) {

@@ -12,7 +12,6 @@
 
 #include "base/try.h"
 #include "engine/import_state.h"
-#include "engine/sampler.h"
 #include "state/encode.h"
 #include "text/unicode.h"
 
@@ -24,16 +23,6 @@ constexpr std::size_t kTasksMax = 256;
 double ms_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
         .count();
-}
-
-state::Limits limits_of(const engine::Engine& engine) {
-    state::Limits limits;
-    limits.tokens_max = engine.context();
-    limits.vocabulary = engine.vocabulary();
-    limits.check_sampler = [](std::span<const std::byte> data) {
-        return engine::Sampler::decode(data, {}).status();
-    };
-    return limits;
 }
 
 bool is_forbidden(char c) {
@@ -159,7 +148,7 @@ Result<state::Sequence> SlotFiles::read(const File& file, std::uint64_t size_byt
     if (std::memcmp(magic.data(), state::format::kMagic, kMagicBytes) == 0) {
         state::FileSource source(file, size_bytes);
         STET_ASSIGN(auto saved, state::decode(source, state::SavedKind::sequence, identity_,
-                                              limits_of(engine_), engine_.pool()));
+                                              engine_.limits(1), engine_.pool()));
         return std::move(saved.entries.front().sequence);
     }
     std::vector<std::byte> data(size_bytes);

@@ -160,6 +160,11 @@ bool needs_checkpoints(const Schema& schema) {
     });
 }
 
+std::uint64_t step_tokens_max(const Schema& schema, std::uint64_t position) {
+    if (!has_fixed_group(schema)) return std::numeric_limits<std::uint64_t>::max();
+    return kCheckpointSpacing - position % kCheckpointSpacing;
+}
+
 std::size_t checkpoints_max(const Schema& schema) {
     std::uint64_t bytes = 1;  // of one checkpoint, if it shared nothing
     for (const Group& group : schema.groups) {

@@ -25,6 +25,8 @@ inline constexpr std::uint64_t kCheckpointSpacing = 512;  // tokens
 bool needs_checkpoints(const memory::Schema& schema);
 // Whether there is a group of which only a step that ends at a position leaves the state there.
 bool has_fixed_group(const memory::Schema& schema);
+// Tokens that a step from `position` may have so that it ends where a checkpoint is due.
+std::uint64_t step_tokens_max(const memory::Schema& schema, std::uint64_t position);
 // How many a value keeps: fewer when one of them pins many bytes.
 std::size_t checkpoints_max(const memory::Schema& schema);
 
