@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/try.h"
+#include "memory/schema_bytes.h"
 #include "state/encode.h"
 #include "state/manifest.h"
 
@@ -52,7 +55,7 @@ Status check_head(std::span<const std::byte> bytes) {
     return {};
 }
 
-Result<Header> read_header(Source& source, SavedKind expected) {
+Result<Header> read_header(Source& source, std::optional<SavedKind> expected) {
     const std::optional<std::uint64_t> left = source.left();
     std::array<std::byte, format::kHeaderBytes> bytes;
     STET_TRY(source.read(bytes));
@@ -68,9 +71,10 @@ Result<Header> read_header(Source& source, SavedKind expected) {
     STET_ASSIGN(const auto kind, reader.read<std::uint32_t>("kind"));
     if (kind != 1 && kind != 2) return reader.corrupt("kind", fmt::format("is {}", kind));
     header.kind = static_cast<SavedKind>(kind);
-    if (header.kind != expected) {
-        return Status(Code::incompatible, fmt::format("holds {}, expected {}",
-                                                      kind_name(header.kind), kind_name(expected)));
+    if (expected && header.kind != *expected) {
+        return Status(
+            Code::incompatible,
+            fmt::format("holds {}, expected {}", kind_name(header.kind), kind_name(*expected)));
     }
     STET_ASSIGN(header.size_bytes, reader.read<std::uint64_t>("size"));
     STET_ASSIGN(header.manifest_bytes, reader.read<std::uint64_t>("size of the manifest"));
@@ -152,20 +156,51 @@ Status read_payload(Source& source, PagePool& pool, Record& record,
     return {};
 }
 
+// Everything behind the manifest, which is in memory.
+Result<Saved> decode_rest(Source& source, const Header& header, std::span<const std::byte> manifest,
+                          const Identity& identity, const Limits& limits, PagePool& pool) {
+    const auto read_manifest_with = [&](std::vector<Record>& records) {
+        return ManifestReader(manifest, header.kind, identity, limits, pool).read(records);
+    };
+    std::vector<Record> records;
+    STET_TRY(read_manifest_with(records).status());
+    STET_TRY(check_payload_size(header, pool.schema(), records));
+    std::vector<std::byte> buffer;
+    for (Record& record : records) STET_TRY(read_payload(source, pool, record, buffer));
+    STET_ASSIGN(Saved saved, read_manifest_with(records));
+    STET_TRY(check_fits(identity, limits, saved));
+    return saved;
+}
+
 }  // namespace
 
 Result<Saved> decode(Source& source, SavedKind kind, const Identity& identity, const Limits& limits,
                      PagePool& pool) {
     STET_ASSIGN(const Header header, read_header(source, kind));
     STET_ASSIGN(const std::vector<std::byte> manifest, read_manifest(source, header));
-    std::vector<Record> records;
-    STET_TRY(ManifestReader(manifest, kind, identity, limits, pool).read(records).status());
-    STET_TRY(check_payload_size(header, pool.schema(), records));
-    std::vector<std::byte> buffer;
-    for (Record& record : records) STET_TRY(read_payload(source, pool, record, buffer));
-    STET_ASSIGN(Saved saved, ManifestReader(manifest, kind, identity, limits, pool).read(records));
-    STET_TRY(check_fits(identity, limits, saved));
-    return saved;
+    return decode_rest(source, header, manifest, identity, limits, pool);
+}
+
+Result<Standalone> decode_standalone(Source& source) {
+    STET_ASSIGN(const Header header, read_header(source, std::nullopt));
+    STET_ASSIGN(const std::vector<std::byte> manifest, read_manifest(source, header));
+    Reader reader(manifest, "manifest");
+    STET_ASSIGN(const Identity identity, read_identity(reader));
+    STET_ASSIGN(const memory::Schema schema, memory::read_schema(reader));
+    if (schema.hash() != identity.schema_hash) return reader.corrupt("schema", "has another hash");
+    STET_TRY(memory::check_schema(schema));
+    Standalone standalone;
+    const std::uint64_t payloads = header.size_bytes - format::kHeaderBytes - manifest.size();
+    standalone.pool = std::make_unique<PagePool>(
+        schema,
+        std::min(payloads, std::numeric_limits<std::uint64_t>::max() / kPageRows) * kPageRows);
+    const Limits limits{.tokens_max = std::numeric_limits<std::uint64_t>::max(),
+                        .sequences_max = std::numeric_limits<std::uint32_t>::max(),
+                        .vocabulary = 0,
+                        .check_sampler = {}};
+    STET_ASSIGN(standalone.saved,
+                decode_rest(source, header, manifest, identity, limits, *standalone.pool));
+    return standalone;
 }
 
 }  // namespace stet::state

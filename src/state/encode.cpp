@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/try.h"
+#include "memory/schema_bytes.h"
 #include "state/manifest.h"
 
 namespace stet::state {
@@ -44,7 +45,7 @@ class ManifestWriter {
     // `checksums` of the records in order; none: room for them only.
     std::vector<std::byte> write(std::span<const Hash128> checksums) {
         write_identity();
-        write_schema();
+        memory::write_schema(writer_, saved_.schema());
         const auto& uses = table_.uses();
         writer_.write(static_cast<std::uint32_t>(uses.size()));
         for (std::size_t i = 0; i < uses.size(); ++i) {
@@ -67,23 +68,6 @@ class ManifestWriter {
         writer_.write(static_cast<std::uint32_t>(identity.k_type));
         writer_.write(static_cast<std::uint32_t>(identity.v_type));
         writer_.write_string(identity.model_name);
-    }
-
-    void write_schema() {
-        writer_.write(static_cast<std::uint32_t>(saved_.schema().groups.size()));
-        for (const Group& group : saved_.schema().groups) {
-            writer_.write_string(group.name);
-            writer_.write(static_cast<std::uint32_t>(group.lifetime));
-            writer_.write(group.parameter);
-            writer_.write(static_cast<std::uint32_t>(group.planes.size()));
-            for (const memory::Plane& plane : group.planes) {
-                writer_.write_string(plane.name);
-                writer_.write(plane.layer);
-                writer_.write(static_cast<std::uint32_t>(plane.type));
-                writer_.write(plane.elements);
-                writer_.write(plane.row_bytes);
-            }
-        }
     }
 
     void write_sampler(const SamplerState& sampler) {

@@ -48,6 +48,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "memory/page_pool.h"
 #include "state/snapshot.h"
@@ -65,6 +66,15 @@ Result<std::uint64_t> encode(const Saved& saved, Sink& sink);
 // proven. Order of the checks: damage, version, kind, model, K/V types, schema, capacity, the rest.
 Result<Saved> decode(Source& source, SavedKind kind, const Identity& identity, const Limits& limits,
                      memory::PagePool& pool);
+
+// State with a pool of its own, for who has no model at hand.
+struct Standalone {
+    std::unique_ptr<memory::PagePool> pool;  // outlives the values
+    Saved saved;
+};
+// decode() for the identity that the state itself names. Pages take at most kPageRows times the
+// bytes that are there (a page may hold one row).
+Result<Standalone> decode_standalone(Source& source);
 
 namespace format {
 

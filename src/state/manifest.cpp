@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "memory/schema_bytes.h"
 
 namespace stet::state {
 
@@ -19,8 +20,6 @@ using memory::Schema;
 
 namespace {
 
-constexpr std::uint64_t kGroupBytesMin = 8 + 3 * 4;
-constexpr std::uint64_t kPlaneBytesMin = 8 + 3 * 4 + 8;
 constexpr std::uint64_t kRecordBytes = 32;
 
 std::string describe(const Group& group) {
@@ -61,17 +60,6 @@ Result<Digest<N>> read_digest(Reader& reader, std::string_view field) {
     return digest;
 }
 
-Result<memory::ElementType> read_type(Reader& reader, std::string_view field) {
-    STET_ASSIGN(const auto number, reader.read<std::uint32_t>(field));
-    const auto type = static_cast<memory::ElementType>(number);
-    if (number > 0xff || !memory::is_element_type(type)) {
-        return Status(
-            Code::incompatible,
-            fmt::format("{}: element type {}, which this program does not know", field, number));
-    }
-    return type;
-}
-
 }  // namespace
 
 std::uint64_t payload_bytes(const Group& shape, std::uint32_t rows) {
@@ -83,8 +71,8 @@ Result<Saved> ManifestReader::read(std::vector<Record>& records) {
     Saved saved;
     saved.pool = &pool_;
     saved.kind = kind_;
-    STET_ASSIGN(saved.identity, read_identity());
-    STET_ASSIGN(const Schema schema, read_schema());
+    STET_ASSIGN(saved.identity, read_identity(reader_));
+    STET_ASSIGN(const Schema schema, memory::read_schema(reader_));
     STET_TRY(check_schema(saved.identity, schema));
     STET_TRY(read_records());
     STET_ASSIGN(const auto count, reader_.read<std::uint32_t>("number of sequences"));
@@ -102,53 +90,14 @@ Result<Saved> ManifestReader::read(std::vector<Record>& records) {
     return saved;
 }
 
-Result<Identity> ManifestReader::read_identity() {
+Result<Identity> read_identity(Reader& reader) {
     Identity found;
-    STET_ASSIGN(found.fingerprint, read_digest<32>(reader_, "model fingerprint"));
-    STET_ASSIGN(found.schema_hash, read_digest<32>(reader_, "schema hash"));
-    STET_ASSIGN(found.k_type, read_type(reader_, "K type"));
-    STET_ASSIGN(found.v_type, read_type(reader_, "V type"));
-    STET_ASSIGN(found.model_name, reader_.read_string("model name"));
+    STET_ASSIGN(found.fingerprint, read_digest<32>(reader, "model fingerprint"));
+    STET_ASSIGN(found.schema_hash, read_digest<32>(reader, "schema hash"));
+    STET_ASSIGN(found.k_type, memory::read_element_type(reader, "K type"));
+    STET_ASSIGN(found.v_type, memory::read_element_type(reader, "V type"));
+    STET_ASSIGN(found.model_name, reader.read_string("model name"));
     return found;
-}
-
-Result<Schema> ManifestReader::read_schema() {
-    STET_ASSIGN(const auto count, reader_.read<std::uint32_t>("number of groups"));
-    STET_TRY(reader_.require(count, kGroupBytesMin, "groups"));
-    Schema schema;
-    for (std::uint32_t i = 0; i < count; ++i) {
-        STET_ASSIGN(Group group, read_group());
-        schema.groups.push_back(std::move(group));
-    }
-    return schema;
-}
-
-Result<Group> ManifestReader::read_group() {
-    Group group;
-    STET_ASSIGN(group.name, reader_.read_string("group name"));
-    STET_ASSIGN(const auto lifetime, reader_.read<std::uint32_t>("lifetime"));
-    if (lifetime > static_cast<std::uint32_t>(Lifetime::fixed)) {
-        return reader_.corrupt("lifetime", fmt::format("is {}", lifetime));
-    }
-    group.lifetime = static_cast<Lifetime>(lifetime);
-    STET_ASSIGN(group.parameter, reader_.read<std::uint32_t>("parameter"));
-    STET_ASSIGN(const auto count, reader_.read<std::uint32_t>("number of planes"));
-    STET_TRY(reader_.require(count, kPlaneBytesMin, "planes"));
-    for (std::uint32_t i = 0; i < count; ++i) {
-        STET_ASSIGN(Plane plane, read_plane());
-        group.planes.push_back(std::move(plane));
-    }
-    return group;
-}
-
-Result<Plane> ManifestReader::read_plane() {
-    Plane plane;
-    STET_ASSIGN(plane.name, reader_.read_string("plane name"));
-    STET_ASSIGN(plane.layer, reader_.read<std::int32_t>("layer"));
-    STET_ASSIGN(plane.type, read_type(reader_, "plane type"));
-    STET_ASSIGN(plane.elements, reader_.read<std::uint32_t>("elements"));
-    STET_ASSIGN(plane.row_bytes, reader_.read<std::uint64_t>("row bytes"));
-    return plane;
 }
 
 Status ManifestReader::check_schema(const Identity& found, const Schema& schema) const {

@@ -27,6 +27,9 @@ struct Record {
 // Bytes of a record's payload.
 std::uint64_t payload_bytes(const memory::Group& shape, std::uint32_t rows);
 
+// What a manifest begins with; the schema follows.
+Result<Identity> read_identity(Reader& reader);
+
 class ManifestReader {
   public:
     ManifestReader(std::span<const std::byte> manifest, SavedKind kind, const Identity& identity,
@@ -41,10 +44,6 @@ class ManifestReader {
     Result<Saved> read(std::vector<Record>& records);
 
   private:
-    Result<Identity> read_identity();
-    Result<memory::Schema> read_schema();
-    Result<memory::Group> read_group();
-    Result<memory::Plane> read_plane();
     Status check_schema(const Identity& found, const memory::Schema& schema) const;
     Status read_records();
     Status check_records_used() const;

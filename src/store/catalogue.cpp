@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/bytes.h"
+#include "memory/schema_bytes.h"
 
 namespace stet::store {
 namespace {
@@ -64,9 +65,11 @@ CREATE TABLE turn_record (
     PRIMARY KEY (turn, record)
 ) STRICT, WITHOUT ROWID;
 )";
-// Not in every store of version 1: made when it is missing.
+// Not in every store of version 1: made when they are missing.
 constexpr const char* kPinTable =
     "CREATE TABLE pin (session INTEGER PRIMARY KEY REFERENCES session (id)) STRICT";
+constexpr const char* kSchemaTable =
+    "CREATE TABLE schema (hash BLOB PRIMARY KEY, content BLOB NOT NULL) STRICT, WITHOUT ROWID";
 
 constexpr std::string_view kSessionColumns =
     "SELECT s.id, s.name, s.fingerprint, s.schema_hash, s.root, s.model_name, s.model_path, "
@@ -155,7 +158,7 @@ Result<Catalogue> Catalogue::open(const std::filesystem::path& path,
     STET_ASSIGN(std::unique_ptr<Database> database, Database::open(path, rights_of, budget));
     Catalogue catalogue(std::move(database));
     STET_TRY(catalogue.check_identity(rights_of.empty(), budget));
-    STET_TRY(catalogue.find_pins(rights_of.empty()));
+    STET_TRY(catalogue.find_later_tables(rights_of.empty()));
     return catalogue;
 }
 
@@ -191,14 +194,18 @@ Status Catalogue::check_identity(bool read_only, const DiskBudget* budget) {
     return is_empty ? make_tables() : Status();
 }
 
-Status Catalogue::find_pins(bool read_only) {
-    STET_ASSIGN(const auto tables,
-                database_->number("SELECT count(*) FROM sqlite_schema WHERE name = 'pin'"));
-    has_pins_ = tables != 0;
-    if (has_pins_ || read_only) return {};
-    STET_TRY(database_->script(kPinTable));
-    has_pins_ = true;
-    return {};
+Status Catalogue::find_later_tables(bool read_only) {
+    const auto find = [&](std::string_view name, const char* made, bool& is_there) -> Status {
+        STET_ASSIGN(const auto tables,
+                    database_->number("SELECT count(*) FROM sqlite_schema WHERE name = ?1", name));
+        is_there = tables != 0;
+        if (is_there || read_only) return {};
+        STET_TRY(database_->script(made));
+        is_there = true;
+        return {};
+    };
+    STET_TRY(find("pin", kPinTable, has_pins_));
+    return find("schema", kSchemaTable, has_schemas_);
 }
 
 Result<bool> Catalogue::is_pinned(std::int64_t session) {
@@ -277,7 +284,7 @@ Result<std::vector<std::string>> Catalogue::names(std::int64_t limit) {
     }
 }
 
-Status Catalogue::insert(const SessionRow& session) {
+Result<std::int64_t> Catalogue::insert(const SessionRow& session) {
     STET_ASSIGN(const auto last, database_->number("SELECT max(id) FROM session"));
     SessionRow row = session;
     row.id = last.value_or(0) + 1;
@@ -287,7 +294,8 @@ Status Catalogue::insert(const SessionRow& session) {
         row.id, std::string_view(row.info.name), row.info.fingerprint, row.info.schema_hash,
         row.root, std::string_view(row.info.model_name), std::string_view(row.info.model_path),
         row.info.created_ns, row.info.used_ns));
-    return update(row);
+    STET_TRY(update(row));
+    return row.id;
 }
 
 Status Catalogue::update(const SessionRow& session) {
@@ -295,6 +303,36 @@ Status Catalogue::update(const SessionRow& session) {
         "UPDATE session SET name = ?2, head = ?3, used_ns = ?4, checksum = ?5 WHERE id = ?1",
         session.id, std::string_view(session.info.name), nullable(session.info.head),
         session.info.used_ns, checksum_of(session));
+}
+
+Status Catalogue::touch(std::string_view name, std::int64_t used_ns) {
+    Result<std::optional<SessionRow>> found = session(name);
+    // A damaged row is not made to look whole.
+    if (found.status().code() == Code::corruption) return {};
+    STET_TRY(found.status());
+    if (!*found || (*found)->info.used_ns >= used_ns) return {};
+    (*found)->info.used_ns = used_ns;
+    return update(**found);
+}
+
+Status Catalogue::insert(const memory::Schema& schema) {
+    Writer writer;
+    memory::write_schema(writer, schema);
+    return database_->run("INSERT OR IGNORE INTO schema VALUES (?1, ?2)", schema.hash(),
+                          std::span<const std::byte>(writer.data()));
+}
+
+Result<std::optional<memory::Schema>> Catalogue::schema(const Hash256& hash) {
+    if (!has_schemas_) return std::optional<memory::Schema>();
+    STET_ASSIGN(Statement row,
+                database_->query("SELECT content FROM schema WHERE hash = ?1", hash));
+    STET_ASSIGN(const bool found, row.step());
+    if (!found) return std::optional<memory::Schema>();
+    Reader reader(row.blob(0), "catalogue, a schema");
+    STET_ASSIGN(memory::Schema schema, memory::read_schema(reader));
+    STET_TRY(reader.finish());
+    if (schema.hash() != hash) return damaged("the row of a schema is damaged");
+    return std::optional(std::move(schema));
 }
 
 Status Catalogue::remove_session(std::string_view name) {

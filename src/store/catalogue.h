@@ -8,6 +8,7 @@
 //   record       where the extent of a key lies; see segment.h
 //   turn_record  which records a turn adds: what keeps a record from being garbage
 //   pin          ids of pinned sessions
+//   schema       of what the state of sessions is made, by schema hash
 //   meta         which program made the file
 //
 // SQLite has no checksums of its own pages, so rows that decide something carry one: XXH3-128 over
@@ -63,10 +64,15 @@ class Catalogue {
     Result<std::vector<SessionInfo>> sessions();  // last used first; not checked, for display
     // Names, last used first, at most `limit`.
     Result<std::vector<std::string>> names(std::int64_t limit);
-    Status insert(const SessionRow& session);
-    Status update(const SessionRow& session);  // every column
+    Result<std::int64_t> insert(const SessionRow& session);  // its id
+    Status update(const SessionRow& session);                // every column
     Status remove_session(std::string_view name);
     Status set_pinned(std::int64_t session, bool is_pinned);
+    // Moves used_ns forward; nothing if the session is gone.
+    Status touch(std::string_view name, std::int64_t used_ns);
+    // Keeps a schema, once.
+    Status insert(const memory::Schema& schema);
+    Result<std::optional<memory::Schema>> schema(const Hash256& hash);
     // The head of a session whose row may be damaged; kNoTurn without one.
     Result<TurnId> head_unchecked(std::string_view name);
 
@@ -101,12 +107,14 @@ class Catalogue {
     Status check_identity(bool read_only, const DiskBudget* budget);
     Status set_durable(const DiskBudget* budget);
     Status make_tables();
-    Status find_pins(bool read_only);
+    Status find_later_tables(bool read_only);
     Result<bool> is_pinned(std::int64_t session);
     Status damaged(std::string_view what) const;
 
     std::unique_ptr<Database> database_;
-    bool has_pins_ = false;  // a store made before there were pins may be open to be read only
+    // A store made before there were such tables may be open to be read only.
+    bool has_pins_ = false;
+    bool has_schemas_ = false;
 };
 
 // The checksum that TurnRow::records holds.

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,6 +29,7 @@ class DirectoryStore final : public Store {
     DirectoryStore(Env& env, std::filesystem::path directory, StoreOptions options,
                    std::unique_ptr<FileLock> lock, std::unique_ptr<DiskBudget> budget,
                    Catalogue catalogue, std::optional<SegmentWriter> writer);
+    ~DirectoryStore() override;
 
     Result<SessionInfo> create(std::string_view name, const Hash256& fingerprint,
                                const memory::Schema& schema, std::string_view model_name,
@@ -37,6 +39,8 @@ class DirectoryStore final : public Store {
     Result<std::vector<Turn>> turns(std::string_view name) override;
     Result<Turn> commit_turn(std::string_view name, const memory::Schema& schema,
                              const state::Sequence& sequence, const NewTurn& turn) override;
+    std::vector<Result<Turn>> commit_turns(const memory::Schema& schema,
+                                           std::span<const Commit> commits) override;
     Result<Loaded> load(std::string_view name, const Hash256& fingerprint, memory::PagePool& pool,
                         std::optional<TurnId> turn) override;
     Result<std::vector<state::Token>> tokens(std::string_view name) override;
@@ -48,6 +52,8 @@ class DirectoryStore final : public Store {
     Result<Reclaimed> collect_garbage() override;
     Status pin(std::string_view name, bool is_pinned) override;
     Result<Usage> usage() override;
+    Result<std::map<std::string, SessionUsage>> session_usage() override;
+    Result<memory::Schema> schema(std::string_view name) override;
     Result<Verified> verify(std::int64_t from, std::uint64_t bytes_max) override;
     const std::filesystem::path& directory() const override { return directory_; }
 
@@ -66,6 +72,22 @@ class DirectoryStore final : public Store {
         std::optional<RecordRow> known;
         std::optional<Place> written;
         bool is_earlier = false;  // of a turn before
+    };
+    // A turn to be committed.
+    struct Step {
+        std::size_t index = 0;  // in the batch
+        const Commit* commit = nullptr;
+        TurnRow row;
+        std::vector<Part> parts;
+    };
+    // What is committed to one session.
+    struct Pending {
+        SessionRow session;
+        bool is_new = false;
+        Path path{kNoTurn, {}, {}, state::PrefixIds(Hash256())};  // after the steps
+        std::vector<Step> steps;
+        Status status;
+        std::size_t answered = 0;  // steps
     };
     // A sparse or dead segment.
     struct Candidate {
@@ -86,18 +108,24 @@ class DirectoryStore final : public Store {
     // `turn` when it is on the way from the first turn to the session's head, or kNoTurn.
     Status require_turn(const SessionRow& session, TurnId turn);
 
+    // Writes down when sessions were loaded; in a transaction.
+    Status write_uses();
+    Result<std::vector<SessionInfo>> sessions_by_use();  // last used first
+
     // commit.cpp
-    Result<Turn> commit_checked(const SessionRow& session, const memory::Schema& schema,
-                                const state::Sequence& sequence, const NewTurn& turn);
+    static Pending& pending_of(std::vector<Pending>& batch, const Commit& commit);
+    Status prepare(const memory::Schema& schema, const Commit& commit, std::size_t index,
+                   Pending& pending);
+    Status find_session(const memory::Schema& schema, const Commit& commit, Pending& pending);
+    Status commit_batch(const memory::Schema& schema, std::span<Pending* const> batch);
     Result<Path> take_path(const SessionRow& session);
     Result<std::vector<Part>> plan(const memory::Schema& schema, const state::Sequence& sequence,
                                    Path& path, bool with_earlier_turns);
-    Result<std::uint64_t> bytes_of(const std::vector<Part>& parts, std::uint64_t turn_bytes);
-    // Makes room for the parts and the turn. What was known of records may have changed with it.
-    Status make_room_for(std::vector<Part>& parts, std::uint64_t turn_bytes, std::int64_t session);
-    Status write_records(const memory::Schema& schema, const state::Sequence& sequence,
-                         std::vector<Part>& parts);
-    Status add_rows(SessionRow session, const std::vector<Part>& parts, TurnRow& row);
+    Result<std::uint64_t> bytes_of(const Step& step);
+    // Makes room for the batch. What was known of records may have changed with it.
+    Status make_room_for(std::span<Pending* const> batch);
+    Status write_records(const memory::Schema& schema, std::span<Pending* const> batch);
+    Status add_rows(Pending& pending);
 
     // load.cpp
     Result<Loaded> load_checked(const SessionRow& session, const std::vector<TurnRow>& path,
@@ -110,9 +138,9 @@ class DirectoryStore final : public Store {
 
     // limits.cpp
     Status remove_expired(Reclaimed& reclaimed);
-    // Evicts what it takes so that `bytes` more fit, but nothing of session `but`. True if
+    // Evicts what it takes so that `bytes` more fit, but nothing of the sessions `spared`. True if
     // something was moved or evicted.
-    Result<bool> make_room(std::uint64_t bytes, std::int64_t but);
+    Result<bool> make_room(std::uint64_t bytes, const std::set<std::int64_t>& spared);
     Status evict(const SessionRow& session, const std::vector<SessionRow>& kept);
     // For small changes that add nothing: the log is emptied in time.
     Status make_log_room();
@@ -140,8 +168,13 @@ class DirectoryStore final : public Store {
     // Names of sessions some of whose records are known to be damaged or gone: their next commit
     // looks at all of them.
     std::set<std::string, std::less<>> lacking_;
+    // When sessions were loaded, until that is written down.
+    std::map<std::string, std::int64_t, std::less<>> used_;
+    std::optional<Hash256> kept_schema_;  // is in the catalogue
     std::int64_t last_stamp_ = 0;
 };
+
+inline constexpr std::uint64_t kNewSessionBytes = 96 << 10;  // with its pages in SQLite's log
 
 inline std::filesystem::path catalogue_path(const std::filesystem::path& store) {
     return store / "catalogue.sqlite";

@@ -125,7 +125,7 @@ Result<std::uint64_t> DirectoryStore::forget_dead_records() {
     return dead.size();
 }
 
-// Segments to remove, but for the one that is being written.
+// Segments to remove. The one that is being written is given up when it is as sparse.
 Result<std::vector<DirectoryStore::Candidate>> DirectoryStore::candidates(
     std::uint64_t sparse_percent) {
     STET_TRY(budget_->count_segments());
@@ -145,10 +145,11 @@ Result<std::vector<DirectoryStore::Candidate>> DirectoryStore::candidates(
     STET_ASSIGN(const std::vector<std::string> names, env_->list(segments_path(directory_)));
     for (const std::string& name : names) {
         const std::uint64_t number = segment_number(name);
-        if (number == 0 || number == writer_->number()) continue;
+        if (number == 0) continue;
         STET_ASSIGN(const FileInfo info, env_->info(segments_path(directory_) / name));
         const std::uint64_t live = live_bytes.contains(number) ? live_bytes[number] : 0;
         if (live == 0 || live < info.size_bytes / 100 * sparse_percent) {
+            if (number == writer_->number()) writer_->rotate();
             candidates.push_back({number, info.size_bytes, live});
         }
     }

@@ -17,52 +17,7 @@ constexpr std::uint64_t kSlackOfLimit = 32;           // freed beyond need: one 
 constexpr std::uint64_t kSparsePercentWhenFull = 85;  // segments with less live bytes are copied
 constexpr std::size_t kTurnsAtOnce = 16;              // evicted in one transaction
 
-Result<std::uint64_t> size_or_none(Env& env, const std::filesystem::path& path) {
-    const Result<FileInfo> info = env.info(path);
-    if (info.is_ok()) return info->size_bytes;
-    if (info.status().code() == Code::not_found) return std::uint64_t{0};
-    return info.status();
-}
-
-Result<std::uint64_t> bytes_of_segments(Env& env, const std::filesystem::path& segments) {
-    std::uint64_t bytes = 0;
-    STET_ASSIGN(const std::vector<std::string> names, env.list(segments));
-    for (const std::string& name : names) {
-        STET_ASSIGN(const std::uint64_t size, size_or_none(env, segments / name));
-        bytes += size;
-    }
-    return bytes;
-}
-
-Result<std::uint64_t> bytes_of_catalogue(Env& env, const std::filesystem::path& store) {
-    std::uint64_t bytes = 0;
-    for (const char* end : {"", "-wal", "-shm"}) {
-        STET_ASSIGN(const std::uint64_t size, size_or_none(env, catalogue_path(store) += end));
-        bytes += size;
-    }
-    return bytes;
-}
-
 }  // namespace
-
-Result<Usage> DirectoryStore::usage() {
-    return guarded([&]() -> Result<Usage> {
-        Usage usage;
-        STET_ASSIGN(usage.segment_bytes, bytes_of_segments(*env_, segments_path(directory_)));
-        STET_ASSIGN(usage.catalogue_bytes, bytes_of_catalogue(*env_, directory_));
-        Database& database = catalogue_.database();
-        STET_ASSIGN(const auto sessions, database.number("SELECT count(*) FROM session"));
-        usage.sessions = static_cast<std::uint64_t>(sessions.value_or(0));
-        STET_ASSIGN(Statement row, database.query("SELECT size_bytes FROM record WHERE id IN "
-                                                  "(SELECT record FROM turn_record)"));
-        while (true) {
-            STET_ASSIGN(const bool is_there, row.step());
-            if (!is_there) return usage;
-            ++usage.records;
-            usage.live_bytes += Place{0, 0, static_cast<std::uint64_t>(row.integer(0)), {}}.end();
-        }
-    });
-}
 
 // As long as it is short of the reserve, a small change always fits.
 Status DirectoryStore::make_log_room() {
@@ -90,7 +45,7 @@ Status DirectoryStore::explained(Status status) {
 }
 
 // Frees more than it must, so that not every commit into a full store has to.
-Result<bool> DirectoryStore::make_room(std::uint64_t bytes, std::int64_t but) {
+Result<bool> DirectoryStore::make_room(std::uint64_t bytes, const std::set<std::int64_t>& spared) {
     STET_ASSIGN(bool fits, budget_->has_room(bytes));
     if (fits) return false;
     if (budget_->limit_bytes() != 0 && bytes > budget_->limit_bytes()) {
@@ -101,7 +56,7 @@ Result<bool> DirectoryStore::make_room(std::uint64_t bytes, std::int64_t but) {
     if (fits) return false;
 
     std::vector<SessionRow> sessions;  // longest unused first
-    STET_ASSIGN(std::vector<SessionInfo> infos, catalogue_.sessions());
+    STET_ASSIGN(std::vector<SessionInfo> infos, sessions_by_use());
     std::ranges::reverse(infos);
     for (const SessionInfo& info : infos) {
         STET_ASSIGN(SessionRow row, require(info.name));
@@ -118,7 +73,7 @@ Result<bool> DirectoryStore::make_room(std::uint64_t bytes, std::int64_t but) {
         }
         STET_ASSIGN(fits, budget_->has_room(wanted));
         const auto may_go = [&](const SessionRow& row) {
-            return row.id != but && !row.info.is_pinned;
+            return !spared.contains(row.id) && !row.info.is_pinned;
         };
         while (next < sessions.size() && !may_go(sessions[next])) ++next;
         if (fits || next == sessions.size()) break;
@@ -161,7 +116,7 @@ Status DirectoryStore::evict(const SessionRow& session, const std::vector<Sessio
 Status DirectoryStore::remove_expired(Reclaimed& reclaimed) {
     if (options_.ttl.count() == 0) return {};
     const std::int64_t now = stamp();
-    STET_ASSIGN(const std::vector<SessionInfo> sessions, catalogue_.sessions());
+    STET_ASSIGN(const std::vector<SessionInfo> sessions, sessions_by_use());
     for (const SessionInfo& session : sessions) {
         if (session.is_pinned || now - session.used_ns <= options_.ttl.count()) continue;
         STET_TRY(make_log_room());

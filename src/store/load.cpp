@@ -31,6 +31,7 @@ Result<Loaded> DirectoryStore::load(std::string_view name, const Hash256& finger
         }
         const Code code = loaded.status().code();
         if (code == Code::corruption || code == Code::unavailable) lacking_.emplace(name);
+        if (loaded && writer_) used_.insert_or_assign(std::string(name), stamp());
         return loaded;
     });
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 
 #include "store/directory_store.h"
 #include "store/names.h"
@@ -13,8 +14,8 @@ namespace stet::store {
 namespace {
 
 constexpr std::uint64_t kSegmentsInLimit = 16;
-constexpr std::uint64_t kNewSessionBytes = 96 << 10;  // with its pages in SQLite's log
-constexpr std::int64_t kNamesCompared = 10000;        // for "did you mean"
+constexpr std::size_t kUsesAtOnce = 4;
+constexpr std::int64_t kNamesCompared = 10000;  // for "did you mean"
 
 // The numbers of the segment files that are there.
 Result<std::vector<std::uint64_t>> segment_numbers(Env& env, const std::filesystem::path& store) {
@@ -121,6 +122,18 @@ DirectoryStore::DirectoryStore(Env& env, std::filesystem::path directory, StoreO
       reader_(env, segments_path(directory_)),
       writer_(std::move(writer)) {}
 
+DirectoryStore::~DirectoryStore() {
+    if (!writer_ || used_.empty()) return;
+    // A use that is not written down costs nothing but an order of eviction.
+    static_cast<void>(guarded([&]() -> Status {
+        const DiskBudget::Shrinking shrinking(*budget_);
+        STET_TRY(make_log_room());
+        STET_ASSIGN(Transaction transaction, catalogue_.begin());
+        STET_TRY(write_uses());
+        return transaction.commit();
+    }));
+}
+
 Status DirectoryStore::check_writable() const {
     if (writer_) return {};
     return Status(Code::invalid_argument,
@@ -167,9 +180,9 @@ Status DirectoryStore::require_turn(const SessionRow& session, TurnId turn) {
 Result<SessionInfo> DirectoryStore::add_session(SessionRow row) {
     row.info.created_ns = stamp();
     row.info.used_ns = row.info.created_ns;
-    STET_TRY(make_room(kNewSessionBytes, row.id).status());
+    STET_TRY(make_room(kNewSessionBytes, {row.id}).status());
     STET_ASSIGN(Transaction transaction, catalogue_.begin());
-    STET_TRY(catalogue_.insert(row));
+    STET_TRY(catalogue_.insert(row).status());
     STET_TRY(explained(transaction.commit()));
     STET_ASSIGN(const SessionRow added, require(row.info.name));
     return added.info;
@@ -196,12 +209,49 @@ Result<SessionInfo> DirectoryStore::create(std::string_view name, const Hash256&
 Result<SessionInfo> DirectoryStore::find(std::string_view name) {
     return guarded([&]() -> Result<SessionInfo> {
         STET_ASSIGN(SessionRow session, require(name));
+        const auto used = used_.find(name);
+        if (used != used_.end()) {
+            session.info.used_ns = std::max(session.info.used_ns, used->second);
+        }
         return std::move(session.info);
     });
 }
 
 Result<std::vector<SessionInfo>> DirectoryStore::list() {
-    return guarded([&] { return catalogue_.sessions(); });
+    return guarded([&] { return sessions_by_use(); });
+}
+
+Result<std::vector<SessionInfo>> DirectoryStore::sessions_by_use() {
+    STET_ASSIGN(std::vector<SessionInfo> sessions, catalogue_.sessions());
+    if (used_.empty()) return sessions;
+    for (SessionInfo& session : sessions) {
+        const auto used = used_.find(session.name);
+        if (used != used_.end()) session.used_ns = std::max(session.used_ns, used->second);
+    }
+    std::ranges::stable_sort(sessions, std::greater<>(), &SessionInfo::used_ns);
+    return sessions;
+}
+
+Status DirectoryStore::write_uses() {
+    auto use = used_.begin();
+    for (std::size_t i = 0; i < kUsesAtOnce && use != used_.end(); ++i) {
+        STET_TRY(catalogue_.touch(use->first, use->second));
+        use = used_.erase(use);  // should the transaction fail, an order of use is lost
+    }
+    return {};
+}
+
+Result<memory::Schema> DirectoryStore::schema(std::string_view name) {
+    return guarded([&]() -> Result<memory::Schema> {
+        STET_ASSIGN(const SessionRow session, require(name));
+        STET_ASSIGN(auto schema, catalogue_.schema(session.info.schema_hash));
+        if (schema) return std::move(*schema);
+        return Status(
+            Code::not_found,
+            fmt::format("session '{}' is of a version that did not note what its state is "
+                        "made of: continue it by one turn first",
+                        name));
+    });
 }
 
 Result<std::vector<Turn>> DirectoryStore::turns(std::string_view name) {
@@ -285,6 +335,7 @@ Status DirectoryStore::remove(std::string_view name) {
         STET_TRY(catalogue_.prune(head));
         STET_TRY(explained(transaction.commit()));
         lacking_.erase(std::string(name));
+        used_.erase(std::string(name));
         return {};
     });
 }

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -61,6 +62,21 @@ struct NewTurn {
     std::vector<std::byte> sampler;
 };
 
+// Whose state a new session will have.
+struct NewSession {
+    Hash256 fingerprint;     // of the model
+    std::string model_name;  // for people
+    std::string model_path;
+};
+
+// One turn of commit_turns().
+struct Commit {
+    std::string session;
+    const state::Sequence* sequence = nullptr;  // outlives the call
+    NewTurn turn;
+    std::optional<NewSession> created;  // the session comes with its first turn, or not at all
+};
+
 struct StoreOptions {
     bool read_only = false;                    // no lock; sessions can be listed and loaded
     std::string tenant;                        // salt of every page id
@@ -95,6 +111,12 @@ struct Usage {
     std::uint64_t total_bytes() const { return segment_bytes + catalogue_bytes; }
 };
 
+struct SessionUsage {
+    std::uint64_t records = 0;
+    std::uint64_t own_bytes = 0;     // given back when the session goes
+    std::uint64_t shared_bytes = 0;  // of records that other sessions need, too
+};
+
 // One stretch of a scrub.
 struct Verified {
     std::int64_t next = 0;  // to go on with; 0 after the last record
@@ -127,13 +149,19 @@ class Store {
     // The sequence must extend the head's tokens (else conflict) and fit the session's schema.
     virtual Result<Turn> commit_turn(std::string_view name, const memory::Schema& schema,
                                      const state::Sequence& sequence, const NewTurn& turn) = 0;
+    // Several turns at the price of one: they share the two syncs. An answer for each, in order.
+    // Turns of one session must follow each other, and stand or fall together; sessions don't
+    // depend on each other, but for what stops all (the disk).
+    virtual std::vector<Result<Turn>> commit_turns(const memory::Schema& schema,
+                                                   std::span<const Commit> commits) = 0;
 
     // The state at the head, or at an earlier turn of the session, built aside in `pool`. Every
     // byte is verified. incompatible when fingerprint or schema differ (expected and found).
     virtual Result<Loaded> load(std::string_view name, const Hash256& fingerprint,
                                 memory::PagePool& pool, std::optional<TurnId> turn = {}) = 0;
     // corruption: what is missing or damaged; unavailable: the state was evicted. Either way the
-    // session goes on from tokens(), and its next commit writes anew what it lacks.
+    // session goes on from tokens(), and its next commit writes anew what it lacks. A load counts
+    // as a use of the session.
     // Only the tokens, for recomputing.
     virtual Result<std::vector<state::Token>> tokens(std::string_view name) = 0;
 
@@ -151,6 +179,11 @@ class Store {
 
     virtual Status pin(std::string_view name, bool is_pinned) = 0;
     virtual Result<Usage> usage() = 0;
+    // What each session's records take, by name.
+    virtual Result<std::map<std::string, SessionUsage>> session_usage() = 0;
+    // Of the state of a session, for who has no model at hand. not_found for a session last
+    // committed by a program that did not keep it.
+    virtual Result<memory::Schema> schema(std::string_view name) = 0;
     // Reads and proves records from `from` (0 at first) on, until `bytes_max` are read. Other calls
     // wait for one such stretch at most; the rate of a scrub is its caller's.
     virtual Result<Verified> verify(std::int64_t from, std::uint64_t bytes_max) = 0;
