@@ -23,7 +23,7 @@ readonly PYTHON=.venv/bin/python
 
 readonly BUILD_PACKAGES=(cmake ninja-build g++ ccache pkg-config libssl-dev libsqlite3-dev
     libxxhash-dev libfmt-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libhwy-dev libedit-dev
-    libcli11-dev libboost1.81-dev libspdlog-dev libtomlplusplus-dev)
+    libcli11-dev libzstd-dev libboost1.81-dev libspdlog-dev libtomlplusplus-dev)
 readonly TEST_PACKAGES=(libgtest-dev libgmock-dev librapidcheck-dev)
 readonly BENCH_PACKAGES=(libbenchmark-dev)
 

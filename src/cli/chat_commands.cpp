@@ -59,13 +59,17 @@ Status switch_to(const Call& call) {
 
 Status sessions(const Call& call) {
     std::vector<store::SessionInfo> list;
+    SessionUsages usages;
     if (call.run.store != nullptr) {
         STET_ASSIGN(list, call.run.store->list());
+        STET_ASSIGN(usages, call.run.store->session_usage());
     }
     Json json = {{"sessions", Json::array()}};
-    for (const auto& session : list) json["sessions"].push_back(session_json(session));
+    for (const auto& session : list) {
+        json["sessions"].push_back(session_json(session, usages[session.name]));
+    }
     if (call.run.flags.json) return call.terminal.print(json_line(json));
-    return call.terminal.print(session_table(list, Env::posix().now()));
+    return call.terminal.print(session_table(list, usages, Env::posix().now()));
 }
 
 Status save(const Call& call) {

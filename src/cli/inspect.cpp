@@ -1,5 +1,5 @@
 // `stet inspect`: what a model file is, how it is computed and what its state costs, without
-// reading a weight.
+// reading a weight; and what a file with state holds (inspect_state.h).
 #include <fmt/format.h>
 
 #include <CLI/App.hpp>
@@ -11,7 +11,9 @@
 
 #include "base/env.h"
 #include "base/try.h"
+#include "cli/inspect_state.h"
 #include "cli/report.h"
+#include "cli/schema_report.h"
 #include "cli/state_types.h"
 #include "cli/verbs.h"
 #include "gguf/gguf.h"
@@ -83,29 +85,10 @@ std::string layers_text(const model::Config& config) {
     return text;
 }
 
-std::string lifetime_text(const memory::Group& group) {
-    switch (group.lifetime) {
-        case memory::Lifetime::tokens:
-            return "a row a token";
-        case memory::Lifetime::window:
-            return fmt::format("the last {} tokens", group.parameter);
-        case memory::Lifetime::every:
-            return fmt::format("a row every {} tokens", group.parameter);
-        case memory::Lifetime::fixed:
-            return "one block";
-    }
-    return {};
-}
-
 std::string schema_text(const model::Config& config) {
     const memory::Schema& schema = config.schema;
     if (schema.groups.empty()) return "\nno memory: each step is over the whole history\n";
-    std::string text = "\nstate\n";
-    for (const memory::Group& group : schema.groups) {
-        text += fmt::format("  {:<14}  {:<22}  {} planes, {} a {}\n", group.name,
-                            lifetime_text(group), group.planes.size(),
-                            format_bytes(group.row_bytes()), group.is_paged() ? "row" : "sequence");
-    }
+    std::string text = "\nstate\n" + groups_text(schema);
     text += "\na sequence takes\n";
     for (const std::uint64_t tokens : lengths(config)) {
         text += fmt::format("  {:>10}  at {} {}\n", format_bytes(schema.bytes_at(tokens)), tokens,
@@ -158,21 +141,6 @@ Json model_json(const gguf::File& file, const model::Config& config) {
     for (const auto& [name, type] : types) {
         weights[name] = {{"tensors", type.tensors}, {"bytes", type.bytes}};
     }
-    Json groups = Json::array();
-    for (const memory::Group& group : config.schema.groups) {
-        Json planes = Json::array();
-        for (const memory::Plane& plane : group.planes) {
-            planes.push_back({{"name", plane.name},
-                              {"layer", plane.layer},
-                              {"type", memory::element_type_name(plane.type)},
-                              {"elements", plane.elements}});
-        }
-        groups.push_back({{"name", group.name},
-                          {"lifetime", memory::lifetime_name(group.lifetime)},
-                          {"parameter", group.parameter},
-                          {"row_bytes", group.row_bytes()},
-                          {"planes", std::move(planes)}});
-    }
     Json costs = Json::array();
     for (const std::uint64_t tokens : lengths(config)) {
         costs.push_back({{"tokens", tokens}, {"bytes", config.schema.bytes_at(tokens)}});
@@ -190,11 +158,16 @@ Json model_json(const gguf::File& file, const model::Config& config) {
             {"layers", layers_json(config)},
             {"state",
              {{"schema_hash", config.schema.hash().hex()},
-              {"groups", std::move(groups)},
+              {"groups", groups_json(config.schema)},
               {"sequence_bytes", std::move(costs)}}}};
 }
 
 Status inspect(const InspectFlags& flags, Terminal& terminal) {
+    STET_ASSIGN(const auto opened, Env::posix().open(flags.file, OpenMode::read));
+    STET_ASSIGN(const std::uint64_t size_bytes, opened->size());
+    if (const auto kind = state_file_kind(*opened, size_bytes)) {
+        return inspect_state(flags.file, *opened, size_bytes, *kind, flags.json, terminal);
+    }
     STET_ASSIGN(const auto file, gguf::File::open(Env::posix(), flags.file));
     STET_ASSIGN(const model::Config config,
                 model::resolve(*file, state_types(flags.k_type, flags.v_type)));
@@ -205,9 +178,11 @@ Status inspect(const InspectFlags& flags, Terminal& terminal) {
 }  // namespace
 
 void add_inspect(CLI::App& app, Action& action) {
-    auto* verb = app.add_subcommand("inspect", "Say what a model file is and what its state costs");
+    auto* verb = app.add_subcommand(
+        "inspect", "Say what is in a file: a model, or state (ours or llama.cpp's)");
     auto flags = std::make_shared<InspectFlags>();
-    verb->add_option("file", flags->file, "A model (GGUF)")->required();
+    verb->add_option("file", flags->file, "A model (GGUF), a state, slot or session file")
+        ->required();
     add_state_types(*verb, flags->k_type, flags->v_type);
     verb->add_flag("--json", flags->json, "Answer in JSON");
     verb->callback([flags, &action] {

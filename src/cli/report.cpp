@@ -73,7 +73,7 @@ Json turn_json(const engine::TurnResult& turn, const engine::Conversation& conve
     return json;
 }
 
-Json session_json(const store::SessionInfo& session) {
+Json session_json(const store::SessionInfo& session, const store::SessionUsage& usage) {
     return {{"name", session.name},
             {"turns", session.turns},
             {"tokens", session.tokens},
@@ -82,6 +82,8 @@ Json session_json(const store::SessionInfo& session) {
             {"fingerprint", session.fingerprint.hex()},
             {"created_ns", session.created_ns},
             {"used_ns", session.used_ns},
+            {"own_bytes", usage.own_bytes},
+            {"shared_bytes", usage.shared_bytes},
             {"pinned", session.is_pinned}};
 }
 
@@ -108,16 +110,23 @@ std::string resume_line(std::string_view session, const engine::ResumeReport& re
 }
 
 std::string session_table(const std::vector<store::SessionInfo>& sessions,
-                          std::chrono::system_clock::time_point now) {
+                          const SessionUsages& usages, std::chrono::system_clock::time_point now) {
     std::size_t width = 7;
     for (const auto& session : sessions) width = std::max(width, session.name.size());
-    std::string table = fmt::format("{:<{}}  {:>5}  {:>7}  {:<14}  {}\n", "SESSION", width, "TURNS",
-                                    "TOKENS", "USED", "MODEL");
+    std::string table =
+        fmt::format("{:<{}}  {:>5}  {:>7}  {:>10}  {:>10}  {:<14}  {:<14}  {}\n", "SESSION", width,
+                    "TURNS", "TOKENS", "OWN", "SHARED", "MADE", "USED", "MODEL");
     for (const auto& session : sessions) {
+        const auto usage = usages.find(session.name);
+        const store::SessionUsage none;
+        const store::SessionUsage& size = usage == usages.end() ? none : usage->second;
         table += fmt::format(
-            "{:<{}}  {:>5}  {:>7}  {:<14}  {}\n", session.name, width, session.turns,
-            session.tokens, format_age(session.used_ns, now),
-            one_line(session.model_name.empty() ? session.model_path : session.model_name));
+            "{:<{}}  {:>5}  {:>7}  {:>10}  {:>10}  {:<14}  {:<14}  {}{}\n", session.name, width,
+            session.turns, session.tokens, format_bytes(size.own_bytes),
+            format_bytes(size.shared_bytes), format_age(session.created_ns, now),
+            format_age(session.used_ns, now),
+            one_line(session.model_name.empty() ? session.model_path : session.model_name),
+            session.is_pinned ? " (pinned)" : "");
     }
     return table;
 }

@@ -15,6 +15,7 @@
 #include "cli/store_access.h"
 #include "cli/verbs.h"
 #include "engine/turn_content.h"
+#include "state/checkpoint.h"
 #include "store/store.h"
 
 namespace stet::cli {
@@ -33,22 +34,33 @@ Result<store::TurnId> turn_id(store::Store& store, const std::string& name, std:
 
 Status list(const SessionFlags& flags, Terminal& terminal) {
     std::vector<store::SessionInfo> sessions;
+    SessionUsages usages;
     auto store = open_store(flags.store, true);
     if (store) {
         STET_ASSIGN(sessions, (*store)->list());
+        STET_ASSIGN(usages, (*store)->session_usage());
     } else if (store.status().code() != Code::not_found) {
         return store.status();
     }
     if (flags.json) {
         Json json = {{"sessions", Json::array()}};
-        for (const auto& session : sessions) json["sessions"].push_back(session_json(session));
+        for (const auto& session : sessions) {
+            json["sessions"].push_back(session_json(session, usages[session.name]));
+        }
         return terminal.print(json_line(json));
     }
     if (sessions.empty()) {
         terminal.note(fmt::format("no sessions in {}", store_directory(flags.store).string()));
         return {};
     }
-    return terminal.print(session_table(sessions, Env::posix().now()));
+    return terminal.print(session_table(sessions, usages, Env::posix().now()));
+}
+
+// The state that a session can be gone on from: everywhere where only token rows count, else the
+// ends of its turns.
+std::string checkpoints_text(const Result<memory::Schema>& schema) {
+    if (!schema) return "unknown (made by an earlier version)";
+    return state::needs_checkpoints(*schema) ? "at the end of each turn" : "at every token";
 }
 
 Status show(const SessionFlags& flags, Terminal& terminal) {
@@ -56,16 +68,26 @@ Status show(const SessionFlags& flags, Terminal& terminal) {
     STET_ASSIGN(const auto name, resolve_session(*store, flags.name));
     STET_ASSIGN(const auto session, store->find(name));
     STET_ASSIGN(const auto turns, store->turns(name));
-    Json json = {{"session", session_json(session)}, {"turns", Json::array()}};
-    std::string text =
-        fmt::format("session {}, {} turns, {} tokens, used {}\nmodel {} ({})\n", session.name,
-                    session.turns, session.tokens, format_age(session.used_ns, Env::posix().now()),
-                    session.model_name, session.model_path);
+    STET_ASSIGN(auto usages, store->session_usage());
+    STET_ASSIGN(const auto shared, store->shared_turns(name));
+    const store::SessionUsage& usage = usages[name];
+    const auto schema = store->schema(name);
+    const auto now = Env::posix().now();
+    Json json = {{"session", session_json(session, usage)}, {"turns", Json::array()}};
+    json["session"]["can_be_cut_anywhere"] = schema && !state::needs_checkpoints(*schema);
+    std::string text = fmt::format(
+        "session {}, {} turns, {} tokens, made {}, used {}{}\nmodel {} ({})\n"
+        "{} of its own, {} shared with other sessions\ncan be gone on from {}\n",
+        session.name, session.turns, session.tokens, format_age(session.created_ns, now),
+        format_age(session.used_ns, now), session.is_pinned ? ", pinned" : "", session.model_name,
+        session.model_path, format_bytes(usage.own_bytes), format_bytes(usage.shared_bytes),
+        checkpoints_text(schema));
     for (const auto& turn : turns) {
         STET_ASSIGN(const auto content, engine::decode_turn_content(turn.content));
+        const bool is_shared = turn.number <= shared;
         Json messages = Json::array();
-        text += fmt::format("\n-- turn {}, {} tokens\n", turn.number,
-                            turn.token_end - turn.token_begin);
+        text += fmt::format("\n-- turn {}, tokens {} to {}{}\n", turn.number, turn.token_begin,
+                            turn.token_end, is_shared ? ", shared" : "");
         for (const auto& message : content.messages) {
             messages.push_back({{"role", message.role}, {"content", message.content}});
             text += fmt::format("{}: {}\n", message.role, message.content);
@@ -74,6 +96,7 @@ Status show(const SessionFlags& flags, Terminal& terminal) {
                                  {"token_begin", turn.token_begin},
                                  {"token_end", turn.token_end},
                                  {"created_ns", turn.created_ns},
+                                 {"shared", is_shared},
                                  {"messages", std::move(messages)}});
     }
     return terminal.print(flags.json ? json_line(json) : text);
@@ -168,6 +191,17 @@ void add_session(CLI::App& app, Action& action) {
     auto* renamed = add("rename", "Give a session another name", rename);
     renamed->add_option("from", flags->name, "Session")->required();
     renamed->add_option("to", flags->other, "New name")->required();
+    auto* exported =
+        add("export", "Write a session into one file, to be taken elsewhere", export_session);
+    exported->add_option("name", flags->name, "Session")->required();
+    exported->add_option("file", flags->other, "File; default is NAME.stet");
+    exported->add_flag("--zstd", flags->zstd, "Compress it");
+    exported->add_flag("--force", flags->force, "Replace a file that is there");
+    auto* imported = add("import", "Make a session of an exported file", import_session);
+    imported->add_option("file", flags->name, "File that export wrote")->required();
+    imported->add_option("--name", flags->other, "Name of the session; default is the old one");
+    imported->add_option("-m,--model", flags->model,
+                         "Refuse the session unless it is of this model (GGUF)");
     auto* pinned = add("pin", "Keep sessions from eviction and expiry", pin_session);
     pinned->add_option("name", flags->names, "Sessions")->required();
     pinned->add_flag("--off", flags->off, "Let them go again");

@@ -4,13 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
-#include <limits>
 #include <set>
 
 #include "base/env.h"
 #include "base/try.h"
+#include "base/units.h"
 #include "cli/session_flags.h"
 #include "cli/store_access.h"
 
@@ -71,24 +70,6 @@ Result<std::string> resolve_session(store::Store& store, const std::string& type
 Status answer(const SessionFlags& flags, Terminal& terminal, const Json& json,
               std::string_view text) {
     return terminal.print(flags.json ? json_line(json) : fmt::format("{}\n", text));
-}
-
-Result<std::chrono::nanoseconds> parse_duration(const std::string& text) {
-    std::int64_t count = 0;
-    const char* const last = text.data() + text.size();
-    const auto [end, error] = std::from_chars(text.data(), last, count);
-    std::int64_t seconds = 0;
-    if (error == std::errc() && end + 1 == last) {
-        seconds = *end == 's' ? 1 : *end == 'm' ? 60 : *end == 'h' ? 3600 : *end == 'd' ? 86400 : 0;
-    }
-    constexpr std::int64_t kMostSeconds = std::numeric_limits<std::int64_t>::max() / 1000000000;
-    if (seconds == 0 || count <= 0 || count > kMostSeconds / seconds) {
-        return Status(Code::invalid_argument,
-                      fmt::format("'{}' is no duration: give a number above 0 and s, m, h or d, "
-                                  "as in 30d",
-                                  text));
-    }
-    return std::chrono::nanoseconds(std::chrono::seconds(count * seconds));
 }
 
 Status pin_session(const SessionFlags& flags, Terminal& terminal) {

@@ -19,6 +19,9 @@ struct SessionFlags {
     bool json = false;
     bool dry_run = false;
     bool off = false;
+    bool force = false;
+    bool zstd = false;
+    std::string model;
     std::string ttl;
     std::string name;
     std::string other;
@@ -33,13 +36,14 @@ Result<std::string> resolve_session(store::Store& store, const std::string& type
 Status answer(const SessionFlags& flags, Terminal& terminal, const Json& json,
               std::string_view text);
 
-// "90s", "15m", "12h", "30d".
-Result<std::chrono::nanoseconds> parse_duration(const std::string& text);
-
 // session_care.cpp: what keeps a store in order.
 Status pin_session(const SessionFlags& flags, Terminal& terminal);
 Status show_usage(const SessionFlags& flags, Terminal& terminal);
 Status collect_garbage(const SessionFlags& flags, Terminal& terminal);
 Status verify_store(const SessionFlags& flags, Terminal& terminal);
+
+// session_files.cpp
+Status export_session(const SessionFlags& flags, Terminal& terminal);
+Status import_session(const SessionFlags& flags, Terminal& terminal);
 
 }  // namespace stet::cli

@@ -1,12 +1,11 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <chrono>
 
+#include "base/memory_size.h"
 #include "base/try.h"
 #include "state/checkpoint.h"
 
@@ -18,11 +17,6 @@ constexpr std::uint32_t kBatchMax = 1U << 16;
 double now_ms() {
     using namespace std::chrono;
     return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
-}
-
-std::uint64_t half_of_memory() {
-    return static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) *
-           static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) / 2;
 }
 
 // Gives each part that wants them the logits of its last token.

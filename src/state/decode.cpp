@@ -181,7 +181,7 @@ Result<Saved> decode(Source& source, SavedKind kind, const Identity& identity, c
     return decode_rest(source, header, manifest, identity, limits, pool);
 }
 
-Result<Standalone> decode_standalone(Source& source) {
+Result<Standalone> decode_standalone(Source& source, std::uint64_t pages_bytes_max) {
     STET_ASSIGN(const Header header, read_header(source, std::nullopt));
     STET_ASSIGN(const std::vector<std::byte> manifest, read_manifest(source, header));
     Reader reader(manifest, "manifest");
@@ -191,9 +191,9 @@ Result<Standalone> decode_standalone(Source& source) {
     STET_TRY(memory::check_schema(schema));
     Standalone standalone;
     const std::uint64_t payloads = header.size_bytes - format::kHeaderBytes - manifest.size();
-    standalone.pool = std::make_unique<PagePool>(
-        schema,
-        std::min(payloads, std::numeric_limits<std::uint64_t>::max() / kPageRows) * kPageRows);
+    const std::uint64_t pages_bytes =
+        payloads > pages_bytes_max / kPageRows ? pages_bytes_max : payloads * kPageRows;
+    standalone.pool = std::make_unique<PagePool>(schema, pages_bytes);
     const Limits limits{.tokens_max = std::numeric_limits<std::uint64_t>::max(),
                         .sequences_max = std::numeric_limits<std::uint32_t>::max(),
                         .vocabulary = 0,

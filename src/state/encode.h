@@ -72,9 +72,9 @@ struct Standalone {
     std::unique_ptr<memory::PagePool> pool;  // outlives the values
     Saved saved;
 };
-// decode() for the identity that the state itself names. Pages take at most kPageRows times the
-// bytes that are there (a page may hold one row).
-Result<Standalone> decode_standalone(Source& source);
+// decode() for the identity that the state itself names. Pages take at most `pages_bytes_max`, and
+// at most kPageRows times the bytes that are said to be there (a page may hold one row).
+Result<Standalone> decode_standalone(Source& source, std::uint64_t pages_bytes_max);
 
 namespace format {
 

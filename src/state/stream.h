@@ -1,4 +1,5 @@
-// Where encoded state goes to and comes from (stet/stream.h), for the caller's buffer and for a file.
+// Where encoded state goes to and comes from (stet/stream.h), for the caller's buffer and for a
+// file.
 #pragma once
 
 #include <cstddef>
@@ -43,6 +44,7 @@ class FileSink final : public Sink {
   public:
     explicit FileSink(File& file) : file_(&file) {}
     Status write(std::span<const std::byte> data) override;
+    std::uint64_t written() const { return offset_; }
 
   private:
     File* file_;

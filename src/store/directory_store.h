@@ -53,6 +53,7 @@ class DirectoryStore final : public Store {
     Status pin(std::string_view name, bool is_pinned) override;
     Result<Usage> usage() override;
     Result<std::map<std::string, SessionUsage>> session_usage() override;
+    Result<std::uint64_t> shared_turns(std::string_view name) override;
     Result<memory::Schema> schema(std::string_view name) override;
     Result<Verified> verify(std::int64_t from, std::uint64_t bytes_max) override;
     const std::filesystem::path& directory() const override { return directory_; }

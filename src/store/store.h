@@ -181,6 +181,8 @@ class Store {
     virtual Result<Usage> usage() = 0;
     // What each session's records take, by name.
     virtual Result<std::map<std::string, SessionUsage>> session_usage() = 0;
+    // How many of the session's turns, from the first on, are another session's as well.
+    virtual Result<std::uint64_t> shared_turns(std::string_view name) = 0;
     // Of the state of a session, for who has no model at hand. not_found for a session last
     // committed by a program that did not keep it.
     virtual Result<memory::Schema> schema(std::string_view name) = 0;

@@ -141,4 +141,25 @@ Result<std::map<std::string, SessionUsage>> DirectoryStore::session_usage() {
     });
 }
 
+// A turn is shared when another session's head is it, or follows it on another branch.
+Result<std::uint64_t> DirectoryStore::shared_turns(std::string_view name) {
+    return guarded([&]() -> Result<std::uint64_t> {
+        STET_ASSIGN(const SessionRow session, require(name));
+        STET_ASSIGN(const std::vector<TurnRow> path, catalogue_.path(session.info.head));
+        Database& database = catalogue_.database();
+        std::uint64_t after = path.size();
+        for (auto row = path.rbegin(); row != path.rend(); ++row, --after) {
+            STET_ASSIGN(const auto heads,
+                        database.number("SELECT count(*) FROM session WHERE head = ?1 AND id <> ?2",
+                                        row->turn.id, session.id));
+            STET_ASSIGN(
+                const auto children,
+                database.number("SELECT count(*) FROM turn WHERE parent = ?1", row->turn.id));
+            const std::int64_t own_children = row == path.rbegin() ? 0 : 1;
+            if (heads.value_or(0) != 0 || children.value_or(0) > own_children) return after;
+        }
+        return std::uint64_t{0};
+    });
+}
+
 }  // namespace stet::store

@@ -69,18 +69,21 @@ Status check_tokens(const Reader& reader, std::span<const Token> tokens, std::ui
     return {};
 }
 
-Status check_architecture(Reader& reader, const std::string& expected) {
+Result<std::span<const std::byte>> read_architecture(Reader& reader) {
     STET_ASSIGN(const auto size, reader.read<std::uint32_t>("length of the architecture's name"));
-    STET_ASSIGN(const auto name, reader.read_bytes(size, "architecture"));
+    return reader.read_bytes(size, "architecture");
+}
+
+Status check_architecture(Reader& reader, const std::string& expected) {
+    STET_ASSIGN(const auto name, read_architecture(reader));
     if (std::ranges::equal(name, std::as_bytes(std::span(expected)))) return {};
     return Status(Code::incompatible, fmt::format("{}: state of a '{}' model, expected '{}'",
                                                   reader.what(), shown(name), expected));
 }
 
-}  // namespace
-
-Result<std::vector<Token>> parse_container(Reader& reader, const ImportTarget& target,
-                                           ImportKind& kind) {
+// Magic, version and tokens.
+Result<ForeignHead> read_head(Reader& reader) {
+    ForeignHead head;
     STET_ASSIGN(const auto magic, reader.read<std::uint32_t>("magic"));
     if (magic != kSessionMagic && magic != kSequenceMagic) {
         return Status(
@@ -89,30 +92,61 @@ Result<std::vector<Token>> parse_container(Reader& reader, const ImportTarget& t
                         "or session ({:#x}) file",
                         reader.what(), magic, kSequenceMagic, kSessionMagic));
     }
-    kind = magic == kSessionMagic ? ImportKind::session : ImportKind::sequence;
-    const std::uint32_t expected = kind == ImportKind::session ? kSessionVersion : kSequenceVersion;
-    STET_ASSIGN(const auto version, reader.read<std::uint32_t>("version"));
-    if (version != expected) {
+    head.kind = magic == kSessionMagic ? ImportKind::session : ImportKind::sequence;
+    const std::uint32_t expected =
+        head.kind == ImportKind::session ? kSessionVersion : kSequenceVersion;
+    STET_ASSIGN(head.version, reader.read<std::uint32_t>("version"));
+    if (head.version != expected) {
         return Status(Code::incompatible,
                       fmt::format("{}: {} file of version {}, expected {}", reader.what(),
-                                  import_kind_name(kind), version, expected));
+                                  import_kind_name(head.kind), head.version, expected));
     }
     STET_ASSIGN(const auto count, reader.read<std::uint32_t>("token count"));
     STET_TRY(reader.require(count, sizeof(Token), "token count"));
     STET_ASSIGN(const auto area, reader.read_bytes(std::uint64_t{count} * sizeof(Token), "tokens"));
     Reader area_reader(area, reader.what());
     Reader first = area_reader;
-    std::vector<Token> tokens;
-    if (kind == ImportKind::sequence && count > 0 &&
+    if (head.kind == ImportKind::sequence && count > 0 &&
         *first.read<std::int32_t>("token") == kBlobMark) {
-        kind = ImportKind::slot;
-        STET_ASSIGN(tokens, read_blob(area_reader));
+        head.kind = ImportKind::slot;
+        STET_ASSIGN(head.tokens, read_blob(area_reader));
     } else {
-        STET_ASSIGN(tokens, read_tokens(area_reader, count));
+        STET_ASSIGN(head.tokens, read_tokens(area_reader, count));
     }
-    STET_TRY(check_tokens(reader, tokens, target.vocabulary));
+    return head;
+}
+
+}  // namespace
+
+Result<std::vector<Token>> parse_container(Reader& reader, const ImportTarget& target,
+                                           ImportKind& kind) {
+    STET_ASSIGN(ForeignHead head, read_head(reader));
+    kind = head.kind;
+    STET_TRY(check_tokens(reader, head.tokens, target.vocabulary));
     if (kind == ImportKind::session) STET_TRY(check_architecture(reader, target.architecture));
-    return tokens;
+    return std::move(head.tokens);
 }
 
 }  // namespace stet::state::llama
+
+namespace stet::state {
+
+bool is_llama_state(std::span<const std::byte> file) {
+    Reader reader(file, "file");
+    const auto magic = reader.read<std::uint32_t>("magic");
+    return magic && (*magic == llama::kSessionMagic || *magic == llama::kSequenceMagic);
+}
+
+Result<ForeignHead> read_llama_head(std::span<const std::byte> file, const std::string& name) {
+    Reader reader(file, name);
+    STET_ASSIGN(ForeignHead head, llama::read_head(reader));
+    STET_TRY(llama::check_tokens(reader, head.tokens, 0));
+    if (head.kind == ImportKind::session) {
+        STET_ASSIGN(const auto architecture, llama::read_architecture(reader));
+        head.architecture = llama::shown(architecture);
+    }
+    head.memory_bytes = reader.left();
+    return head;
+}
+
+}  // namespace stet::state

@@ -49,6 +49,17 @@ struct ImportSummary {
     std::vector<Entry> sequences;  // by id
 };
 
+// What can be said of a file without its model.
+struct ForeignHead {
+    ImportKind kind = ImportKind::sequence;
+    std::uint32_t version = 0;
+    std::string architecture;    // sessions alone name it
+    std::vector<Token> tokens;
+    std::uint64_t memory_bytes = 0;  // that follow
+};
+bool is_llama_state(std::span<const std::byte> file);
+Result<ForeignHead> read_llama_head(std::span<const std::byte> file, const std::string& name);
+
 struct ImportedSequence {
     std::int32_t id = 0;
     Sequence sequence;

@@ -21,6 +21,7 @@ const std::vector<std::vector<Operation>> kWorkloads = {
     {{Kind::fork, 0, 3, 2}, {Kind::rename, 1, 5, 0}, {Kind::rollback, 0, 0, 1}},
     {{Kind::create, 0, 7, 0}, {Kind::remove, 0, 0, 0}, {Kind::collect, 0, 0, 0}},
     {{Kind::pin, 0, 0, 0}, {Kind::verify, 0, 0, 0}, {Kind::pin, 0, 0, 0}, {Kind::pin, 1, 0, 0}},
+    {{Kind::both, 0, 4, 2}, {Kind::carry, 0, 8, 0}},
     {{Kind::reopen, 0, 0, 0}, {Kind::commit, 0, 4, 2}},
     {{Kind::commit, 0, 4, 2}, {Kind::reopen, 0, 0, 0}, {Kind::commit, 1, 3, 2}},
 };
@@ -149,6 +150,16 @@ TEST(CatalogueFault, ACommitSyncsTheCatalogueOnce) {
         ASSERT_TRUE(trial.world.commit("s", value, 64, seed).is_ok());
         EXPECT_EQ(trial.vfs.sync_count(), before + 1);
     }
+}
+
+TEST(CatalogueFault, ABatchSyncsAsOneCommit) {
+    Trial trial;
+    for (std::uint64_t i = 0; i < 5; ++i) {
+        const std::uint64_t before = trial.vfs.sync_count();
+        ASSERT_TRUE(trial.history.apply({Kind::both, i, i, i}).is_ok());
+        EXPECT_EQ(trial.vfs.sync_count(), before + 1);
+    }
+    EXPECT_EQ(trial.history.difference(), "");
 }
 
 }  // namespace

@@ -34,6 +34,7 @@ const std::vector<Workload> kWorkloads = {
       {Kind::commit, 0, 4, 2},
       {Kind::reopen, 0, 0, 0},
       {Kind::commit, 1, 3, 2}}},
+    {"together", {{Kind::both, 0, 4, 2}, {Kind::carry, 0, 8, 0}, {Kind::both, 1, 3, 1}}},
     {"verify", {{Kind::verify, 0, 0, 0}, {Kind::commit, 0, 4, 1}}},
 };
 // Most of the limit is taken: the next large commit has to evict.

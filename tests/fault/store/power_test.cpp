@@ -29,7 +29,8 @@ const std::vector<std::pair<const char*, Operation>> kAlphabet = {
     {"commit", {Kind::commit, 0, 4, 2}},   {"commit another", {Kind::commit, 1, 6, 1}},
     {"fork", {Kind::fork, 0, 7, 1}},       {"remove", {Kind::remove, 0, 0, 0}},
     {"collect", {Kind::collect, 0, 0, 0}}, {"roll back", {Kind::rollback, 0, 0, 1}},
-    {"pin", {Kind::pin, 1, 0, 0}},
+    {"pin", {Kind::pin, 1, 0, 0}},         {"together", {Kind::both, 0, 5, 2}},
+    {"import", {Kind::carry, 1, 8, 0}},
 };
 
 bool wants_all() {

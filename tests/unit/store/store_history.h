@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/try.h"
+#include "store/session_file.h"
 #include "unit/store/store_world.h"
 
 namespace stet::store_test {
@@ -25,7 +26,9 @@ struct Operation {
         reopen,
         collect,
         pin,
-        verify
+        verify,
+        both,  // two sessions and a new one commit together
+        carry  // exported and imported under another name
     };
     Kind kind = Kind::commit;
     std::uint64_t a = 0;  // which session, turn, size: taken modulo what there is
@@ -59,6 +62,10 @@ class History {
                 return rename(name, operation);
             case Kind::pin:
                 return pin(name, operation);
+            case Kind::both:
+                return commit_both(operation);
+            case Kind::carry:
+                return carry(name, turns, operation);
             default:
                 break;
         }
@@ -100,6 +107,15 @@ class History {
             case Operation::Kind::pin:
                 flip(name);
                 return {};
+            case Operation::Kind::both:
+                return adopt_both(operation);
+            case Operation::Kind::carry: {
+                const std::string to = new_name(operation.b);
+                STET_ASSIGN(const auto found, world_.store->turns(to));
+                if (found.size() != turns.size()) break;
+                add_copy(to, turns, found);
+                return {};
+            }
             default:
                 break;
         }
@@ -237,6 +253,74 @@ class History {
         const auto turn = world_.commit(name, value, size_of(operation), seed_of(operation));
         if (turn) turns.push_back({turn->id, turn->content, std::move(value)});
         return turn.status();
+    }
+
+    // Who takes part in commit_both(), and with what.
+    std::vector<std::pair<std::string, Sequence>> members(const Operation& operation) {
+        std::vector<std::pair<std::string, Sequence>> members;
+        for (std::uint64_t i = 0; i < std::min<std::size_t>(2, sessions_.size()); ++i) {
+            const auto& [name, turns] =
+                *std::next(sessions_.begin(),
+                           static_cast<std::ptrdiff_t>((operation.a + i) % sessions_.size()));
+            const Sequence base =
+                turns.empty() ? Sequence::empty(world_.schema) : turns.back().value;
+            members.emplace_back(name, extend(world_.pool, base, tokens_of(operation)));
+        }
+        members.emplace_back(
+            new_name(operation.b),
+            extend(world_.pool, Sequence::empty(world_.schema), tokens_of(operation)));
+        return members;
+    }
+    Status commit_both(const Operation& operation) {
+        const auto wanted = members(operation);
+        std::vector<store::Commit> commits;
+        for (const auto& [name, value] : wanted) {
+            commits.push_back({name, &value, World::new_turn(seed_of(operation)), std::nullopt});
+        }
+        commits.back().created = {world_.fingerprint, "tiny", "/models/tiny.gguf"};
+        const auto answers = world_.store->commit_turns(world_.schema, commits);
+        Status failure;
+        for (std::size_t i = 0; i < wanted.size(); ++i) {
+            if (!answers[i]) {
+                failure = answers[i].status();
+                continue;
+            }
+            sessions_[wanted[i].first].push_back(
+                {answers[i]->id, answers[i]->content, wanted[i].second});
+        }
+        return failure;
+    }
+    Status adopt_both(const Operation& operation) {
+        for (const auto& [name, value] : members(operation)) {
+            STET_ASSIGN(const auto found, world_.store->turns(name));
+            sessions_[name].push_back({found.back().id, found.back().content, value});
+        }
+        return {};
+    }
+
+    void add_copy(const std::string& to, const Steps& turns,
+                  const std::vector<store::Turn>& found) {
+        Steps copy = turns;
+        for (std::size_t i = 0; i < copy.size(); ++i) copy[i].id = found[i].id;
+        sessions_[to] = std::move(copy);
+    }
+    Status carry(const std::string& name, const Steps& turns, const Operation& operation) {
+        auto file = store::collect_session(*world_.store, name);
+        if (file.status().code() == Code::unavailable) return {};  // no turn, or evicted
+        STET_TRY(file.status());
+        std::vector<std::byte> bytes;
+        state::CallbackSink sink([&](std::span<const std::byte> data) {
+            bytes.insert(bytes.end(), data.begin(), data.end());
+            return Status();
+        });
+        STET_TRY(store::write_session(*file, operation.c % 2 == 0, sink));
+        state::SpanSource source(bytes);
+        STET_ASSIGN(const auto read, store::read_session(source, 1U << 30));
+        const std::string to = new_name(operation.b);
+        STET_TRY(store::import_session(*world_.store, read, to).status());
+        STET_ASSIGN(const auto found, world_.store->turns(to));
+        add_copy(to, turns, found);
+        return {};
     }
 
     // 0 of n turns kept, ..., n of n.

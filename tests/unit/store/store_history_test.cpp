@@ -8,10 +8,10 @@ namespace {
 Operation operation_of(std::uint64_t choice, std::uint64_t seed) {
     using Kind = Operation::Kind;
     // Commits are what a store lives on.
-    constexpr std::array<Kind, 15> kKinds = {
-        Kind::commit, Kind::commit, Kind::commit,  Kind::commit, Kind::create,
-        Kind::create, Kind::fork,   Kind::fork,    Kind::rename, Kind::rollback,
-        Kind::remove, Kind::reopen, Kind::collect, Kind::pin,    Kind::verify};
+    constexpr std::array<Kind, 18> kKinds = {
+        Kind::commit, Kind::commit,  Kind::commit, Kind::commit,   Kind::create, Kind::create,
+        Kind::fork,   Kind::fork,    Kind::rename, Kind::rollback, Kind::remove, Kind::remove,
+        Kind::reopen, Kind::collect, Kind::pin,    Kind::verify,   Kind::both,   Kind::carry};
     return {kKinds[choice % kKinds.size()], mix(seed, 1), mix(seed, 2), mix(seed, 3)};
 }
 
