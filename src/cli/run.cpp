@@ -67,6 +67,28 @@ void add_sampling_options(CLI::App& verb, RunFlags& flags) {
         ->group(group);
 }
 
+// Names and numbers as of llama.cpp's diffusion example.
+void add_denoise_options(CLI::App& verb, RunFlags& flags) {
+    auto& denoise = flags.denoise;
+    const auto add = [&](const std::string& name, auto& value, const char* help) {
+        return verb.add_option(name, value, help)
+            ->capture_default_str()
+            ->each([&flags, name](const std::string&) { flags.denoise_flag = name; })
+            ->group("Diffusion models");
+    };
+    add("--diffusion-steps", denoise.steps, "Steps of an answer");
+    auto* block = add("--diffusion-block-length", denoise.block_length,
+                      "Tokens that are filled in before those after them; 0 is all");
+    add("--diffusion-eps", denoise.eps, "Steps by time, down to this, over the whole answer")
+        ->excludes(block);
+    add("--diffusion-algorithm", denoise.algorithm,
+        "What is filled first: 0 by chance, 1 entropy, 2 margin, 3 random, 4 confidence");
+    add("--diffusion-alg-temp", denoise.algorithm_temperature,
+        "Draw what is filled by its certainty over this; 0 takes the surest");
+    add("--diffusion-cfg-scale", denoise.guidance,
+        "Guidance by what the model says without the prompt; doubles the time");
+}
+
 void add_model_options(CLI::App& verb, RunFlags& flags) {
     const char* group = "Model";
     verb.add_option("-c,--ctx", flags.context, "Tokens of context; 0 is what it was trained with")
@@ -94,6 +116,7 @@ Status check_flags(RunFlags& flags) {
     // "-1" arrives as the largest number; both are how people ask for a fresh seed.
     if (flags.sampling.seed == std::numeric_limits<std::uint64_t>::max()) flags.sampling.seed = 0;
     STET_TRY(flags.sampling.validate());
+    STET_TRY(flags.denoise.validate());
     if (flags.prompt && !flags.prompt_file.empty()) {
         return Status(Code::invalid_argument, "a prompt and --file were given; give one of them");
     }
@@ -159,6 +182,11 @@ Result<Run> load(RunFlags flags, Terminal& terminal) {
     options.batch = flags.batch;
     STET_ASSIGN(run.engine, engine::Engine::create(std::move(file), options));
     run.load_ms += ms_since(start);
+    if (!flags.denoise_flag.empty() && !run.engine->is_diffusion()) {
+        return Status(Code::invalid_argument,
+                      fmt::format("{} is for diffusion models, {} is none ({})", flags.denoise_flag,
+                                  flags.model, run.engine->model().config.architecture->name));
+    }
     if (has_session) {
         STET_ASSIGN(run.store, open_store(flags.store, false));
         if (flags.session.empty()) {
@@ -202,6 +230,7 @@ void add_run(CLI::App& app, Action& action, const std::string& program) {
     verb->add_flag("--json", flags->json, "One JSON object for each answer");
     verb->add_flag("--quiet", flags->quiet, "Only answers and failures");
     add_sampling_options(*verb, *flags);
+    add_denoise_options(*verb, *flags);
     add_model_options(*verb, *flags);
     add_session_options(*verb, *flags);
     verb->callback([flags, &action] {

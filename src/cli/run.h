@@ -27,6 +27,8 @@ struct RunFlags {
     std::string v_type = "f16";
     std::vector<std::string> stop;
     engine::SamplerOptions sampling;
+    engine::DenoiseOptions denoise;
+    std::string denoise_flag;  // one of its options that was given
     std::int64_t predict = -1;
     std::uint32_t context = 0;
     std::uint32_t threads = 0;

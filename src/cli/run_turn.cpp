@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/try.h"
@@ -15,6 +17,7 @@ engine::TurnRequest Run::request(std::string text) const {
     request.options.tokens_max =
         static_cast<std::uint64_t>(std::max<std::int64_t>(0, flags.predict));
     request.options.stop = flags.stop;
+    request.options.denoise = flags.denoise;
     request.options.ignore_end = flags.ignore_eos;
     return request;
 }
@@ -30,6 +33,9 @@ Status run_turn(Run& run, std::string text, Terminal& terminal) {
         // Nobody reads it: no reason to go on.
         if (!terminal.print(piece)) interrupt_flag().store(true);
         has_open_line = !piece.ends_with('\n');
+    };
+    request.on_denoise = [&](const engine::Denoiser& denoiser) {
+        spinner.say(fmt::format("step {} of {}", denoiser.steps_done(), denoiser.steps()));
     };
     const Result<engine::TurnResult> turn = run.conversation->run_turn(request);
     spinner.stop();

@@ -113,6 +113,11 @@ Spinner::Spinner(const Terminal& terminal, std::string what) : what_(one_line(wh
     }
 }
 
+void Spinner::say(std::string_view what) {
+    const std::lock_guard lock(mutex_);
+    what_ = one_line(what);
+}
+
 void Spinner::stop() {
     if (!thread_.joinable()) return;
     stopping_.store(true);
@@ -128,7 +133,8 @@ void Spinner::turn() {
     for (std::size_t i = 0; !stopping_.load(); ++i) {
         if (i >= kPatience && i % kSlowness == 0) {
             const char frame = kFrames[i / kSlowness % kFrames.size()];
-            write_all(STDERR_FILENO, fmt::format("\r{} {}", frame, what_));
+            const std::lock_guard lock(mutex_);
+            write_all(STDERR_FILENO, fmt::format("\r{} {}\x1b[K", frame, what_));
             shown = true;
         }
         std::this_thread::sleep_for(kFrameTime);

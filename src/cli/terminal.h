@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -67,12 +68,14 @@ class Spinner {
     ~Spinner() { stop(); }
     Spinner(const Spinner&) = delete;
     Spinner& operator=(const Spinner&) = delete;
-    void stop();  // and takes its line away
+    void say(std::string_view what);  // from now on
+    void stop();                      // and takes its line away
 
   private:
     void turn();
 
-    std::string what_;
+    std::mutex mutex_;
+    std::string what_;  // by mutex_
     std::atomic<bool> stopping_{false};
     std::thread thread_;
 };

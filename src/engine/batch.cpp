@@ -26,10 +26,10 @@ Status Batch::add(const Part& part) {
     const bool has_memory = !pool_->schema().groups.empty();
     const std::vector<state::Token>& history = append.next().tokens;
     const std::uint64_t first = has_memory ? append.base_position() : 0;
+    const RowRange wanted = part.wanted();
     for (std::uint64_t position = first; position < history.size(); ++position) {
-        const bool is_last = position + 1 == history.size();
-        const bool is_new = position >= append.base_position();
-        if (is_new && (part.logits == Logits::all || (part.logits == Logits::last && is_last))) {
+        if (position >= append.base_position() + wanted.begin &&
+            position < append.base_position() + wanted.end) {
             output_rows_.push_back(static_cast<std::int32_t>(tokens_.size()));
         }
         tokens_.push_back(history[position]);

@@ -16,7 +16,18 @@
 namespace stet::engine {
 
 // Which of a part's tokens get logits.
-enum class Logits : std::uint8_t { none, last, all };
+enum class Logits : std::uint8_t {
+    none,
+    last,
+    all,
+    some,  // Part::rows
+};
+
+// Tokens [begin, end) of a part.
+struct RowRange {
+    std::size_t begin = 0;
+    std::size_t end = 0;
+};
 
 // A part of a step: tokens to add to a sequence.
 struct Part {
@@ -29,6 +40,14 @@ struct Part {
     // The model's encoder reads them (T5), all at once and at the begin of the sequence. Logits are
     // none, and so must all parts of the step be.
     bool encodes = false;
+    RowRange rows = {};  // whose logits are wanted, with Logits::some
+
+    RowRange wanted() const {
+        const std::size_t count = tokens.size();
+        if (logits == Logits::some) return rows;
+        if (logits == Logits::none) return {};
+        return {logits == Logits::all ? 0 : count - 1, count};
+    }
 };
 
 class Batch {

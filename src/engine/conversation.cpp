@@ -136,6 +136,7 @@ Result<Conversation::Prompt> Conversation::make_prompt(const TurnRequest& reques
 
 Status Conversation::answer(const TurnRequest& request, Generation& generation) {
     generation.on_text = request.on_text;
+    generation.on_denoise = request.on_denoise;
     if (!turns_.empty() && !turns_.back().sampler.empty()) {
         STET_ASSIGN(Sampler sampler,
                     Sampler::decode(turns_.back().sampler, request.options.sampling));

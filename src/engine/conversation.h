@@ -30,6 +30,7 @@ struct TurnRequest {
     bool raw = false;  // the text as it is: no template; special tokens are parsed
     GenerateOptions options;
     std::function<void(std::string_view)> on_text;
+    std::function<void(const Denoiser&)> on_denoise;  // as of a Generation
     const std::atomic<bool>* cancel = nullptr;  // polled between steps
 };
 

@@ -24,8 +24,8 @@ void keep_logits(std::span<const Part> parts, std::span<const float> logits,
                  std::size_t vocabulary) {
     std::size_t row = 0;
     for (const Part& part : parts) {
-        if (part.logits == Logits::none) continue;
-        row += part.logits == Logits::all ? part.tokens.size() : 1;
+        const RowRange wanted = part.wanted();
+        row += wanted.end - wanted.begin;
         if (!part.keep_logits) continue;
         const auto kept = logits.subspan((row - 1) * vocabulary, vocabulary);
         part.sequence->logits =
@@ -141,6 +141,7 @@ Status Engine::submit(Generation& generation) {
                         "or start anew",
                         total, context_));
     }
+    if (is_diffusion()) STET_TRY(begin_denoising(generation));
     if (tokenizer_) generation.decoder_ = std::make_unique<text::StreamDecoder>(*tokenizer_);
     generation.submitted_ms_ = now_ms();
     generations_.push_back(&generation);
@@ -189,6 +190,13 @@ Result<bool> Engine::step() {
             finish(*generation, StopReason::cancelled);
         }
     }
+    if (generations_.empty()) return false;
+    if (is_diffusion()) {
+        // In turn: each step computes a whole sequence.
+        std::rotate(generations_.begin(), generations_.begin() + 1, generations_.end());
+        STET_TRY(denoise(*generations_.back()));
+        return true;
+    }
     std::vector<Generation*> chosen;
     const std::vector<Part> parts = schedule(chosen);
     if (parts.empty()) return false;
@@ -215,6 +223,24 @@ void Engine::sample(Generation& generation, std::span<const float> logits) {
         return finish(generation, StopReason::length);
     }
     const Token token = generation.sampler_.sample(logits);
+    std::optional<TokenLogprobs> logprobs;
+    if (generation.options_.logprobs) {
+        logprobs = token_logprobs(logits, token, *generation.options_.logprobs);
+    }
+    take(generation, token, std::move(logprobs));
+    if (generation.stop() == StopReason::end) return;
+    generation.next_ = token;
+    if (generation.is_done()) return;
+    const std::uint64_t tokens_max = generation.options_.tokens_max;
+    if (tokens_max != 0 && generation.output_.size() >= tokens_max) {
+        finish(generation, StopReason::length);
+    } else if (generation.sequence_.position() >= context_) {
+        finish(generation, StopReason::context);
+    }
+}
+
+// A token joins the answer, or ends it.
+void Engine::take(Generation& generation, Token token, std::optional<TokenLogprobs> logprobs) {
     const double now = now_ms();
     Timings& timings = generation.timings_;
     if (generation.output_.empty()) {
@@ -222,23 +248,12 @@ void Engine::sample(Generation& generation, std::span<const float> logits) {
     } else {
         timings.decode = now - generation.submitted_ms_ - timings.prompt;
     }
-    const GenerateOptions& options = generation.options_;
-    if (tokenizer_ && tokenizer_->is_end_of_generation(token) && !options.ignore_end) {
-        return finish(generation, StopReason::end);
-    }
+    const bool is_end = tokenizer_ && tokenizer_->is_end_of_generation(token);
+    if (is_end && !generation.options_.ignore_end) return finish(generation, StopReason::end);
     generation.sampler_.accept(token);
     generation.output_.push_back(token);
-    if (options.logprobs) {
-        generation.logprobs_.push_back(token_logprobs(logits, token, *options.logprobs));
-    }
-    generation.next_ = token;
+    if (logprobs) generation.logprobs_.push_back(*std::move(logprobs));
     if (generation.decoder_) emit(generation, generation.decoder_->add(token));
-    if (generation.is_done()) return;
-    if (options.tokens_max != 0 && generation.output_.size() >= options.tokens_max) {
-        finish(generation, StopReason::length);
-    } else if (generation.sequence_.position() >= context_) {
-        finish(generation, StopReason::context);
-    }
 }
 
 // Passes text on, except what could still become a stop text.

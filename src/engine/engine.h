@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "engine/batch.h"
+#include "engine/denoise.h"
 #include "engine/logprobs.h"
 #include "engine/sampler.h"
 #include "memory/page_pool.h"
@@ -55,6 +56,7 @@ struct GenerateOptions {
     bool prompt_only = false;       // compute the prompt and end there, by length
     // Log-probabilities of each token of the answer and of so many of its rivals.
     std::optional<std::uint32_t> logprobs;
+    DenoiseOptions denoise;  // of diffusion models; the others don't look at it
 };
 
 struct Timings {  // milliseconds
@@ -72,6 +74,8 @@ class Generation {
     // Called with each piece of text as it becomes certain (never half a character, never part of a
     // stop text). May be empty.
     std::function<void(std::string_view)> on_text;
+    // Diffusion models: called with the answer as each step leaves it. May be empty.
+    std::function<void(const Denoiser&)> on_denoise;
     void cancel() { cancelled_.store(true, std::memory_order_relaxed); }
 
     bool is_done() const { return stop_ != StopReason::running; }
@@ -105,7 +109,9 @@ class Generation {
     std::string stop_text_;
     std::string held_text_;  // could be the begin of a stop text
     std::unique_ptr<text::StreamDecoder> decoder_;
-    std::optional<Token> next_;  // sampled, to be fed
+    std::optional<Token> next_;           // sampled, to be fed
+    std::unique_ptr<Denoiser> denoiser_;  // null: tokens come one after the other
+    std::vector<Token> before_;           // with a denoiser: all before the answer
     StopReason stop_ = StopReason::running;
     std::atomic<bool> cancelled_{false};
     Timings timings_;
@@ -152,6 +158,9 @@ class Engine {
     // The model reads a prompt with an encoder and answers with a decoder (T5). A generation whose
     // sequence is empty encodes its prompt; later ones give theirs to the decoder.
     bool has_encoder() const { return model_->config.encoder.encoder_layers != 0; }
+    // A diffusion model: an answer is filled in block by block (engine/denoise.h). The state of a
+    // sequence is its tokens; a block joins them when it is whole.
+    bool is_diffusion() const;
     std::uint32_t vocabulary() const { return model_->config.vocabulary; }
 
   private:
@@ -163,6 +172,12 @@ class Engine {
     }
     std::vector<Part> schedule(std::vector<Generation*>& chosen);
     void sample(Generation& generation, std::span<const float> logits);
+    void take(Generation& generation, Token token, std::optional<TokenLogprobs> logprobs);
+    // denoise_step.cpp
+    Status begin_denoising(Generation& generation) const;
+    Status denoise(Generation& generation);
+    Status denoise_block(Generation& generation);
+    Status finish_block(Generation& generation);
     void emit(Generation& generation, std::string_view text);
     void finish(Generation& generation, StopReason reason);
     Status check_tokens(std::span<const Token> tokens) const;

@@ -109,11 +109,53 @@ std::uint64_t Sampler::next_random() {
     return result;
 }
 
-Token Sampler::sample(std::span<const float> logits) {
+double Sampler::uniform() {
+    return static_cast<double>(next_random() >> 11U) * 0x1.0p-53;
+}
+
+std::span<const float> Sampler::adjusted(std::span<const float> logits) {
     if (!options_.logit_bias.empty()) logits = apply_bias(logits);
     if (has_penalties()) logits = apply_penalties(logits);
-    if (options_.temperature <= 0.0F) return best_token(logits);
-    collect(logits);
+    return logits;
+}
+
+Token Sampler::sample(std::span<const float> logits) {
+    logits = adjusted(logits);
+    return options_.temperature <= 0.0F ? best_token(logits) : choose(logits);
+}
+
+Token Sampler::sample(std::span<const float> logits, Certainty& certainty) {
+    logits = adjusted(logits);
+    Token token = 0;
+    if (options_.temperature <= 0.0F) {
+        token = best_token(logits);
+        collect(logits, logits.size());
+        weigh();
+    } else {
+        token = choose(logits);
+    }
+    certainty = certainty_of(token);
+    return token;
+}
+
+// Of the probabilities that candidates_ have, up to a common factor.
+Certainty Sampler::certainty_of(Token token) const {
+    double total = 0.0, best = 0.0, second = 0.0, chosen = 0.0, weighted_logs = 0.0;
+    for (const auto& candidate : candidates_) {
+        const double p = static_cast<double>(candidate.probability);
+        if (candidate.token == token) chosen = p;
+        second = std::max(second, std::min(best, p));
+        best = std::max(best, p);
+        total += p;
+        if (p > 0.0) weighted_logs += p * std::log(p);
+    }
+    if (!(total > 0.0)) return {};
+    return {chosen / total, (best - second) / total, weighted_logs / total - std::log(total)};
+}
+
+// The chain after penalties, for temperatures above 0.
+Token Sampler::choose(std::span<const float> logits) {
+    collect(logits, options_.top_k == 0 ? logits.size() : options_.top_k);
     if (candidates_.empty()) return 0;
     // Both cuts keep a run of best tokens, so their order does not matter as long as top_p counts
     // what was there before either. min_p needs no sorting and leaves less to sort.
@@ -165,11 +207,10 @@ std::span<const float> Sampler::apply_penalties(std::span<const float> logits) {
     return penalized_;
 }
 
-// Fills candidates_ with the top_k best tokens, best first, or with all in order of their ids.
+// Fills candidates_ with the `limit` best tokens, best first, or with all in order of their ids.
 // Tokens of probability zero are left out.
-void Sampler::collect(std::span<const float> logits) {
+void Sampler::collect(std::span<const float> logits, std::size_t limit) {
     candidates_.clear();
-    const std::size_t limit = options_.top_k == 0 ? logits.size() : options_.top_k;
     if (limit >= logits.size()) {
         for (std::size_t i = 0; i < logits.size(); ++i) {
             const float logit = cleaned(logits[i]);
@@ -245,7 +286,7 @@ Token Sampler::draw() {
         candidate.probability = std::exp((candidate.logit - best) / options_.temperature);
         total += static_cast<double>(candidate.probability);
     }
-    const double place = static_cast<double>(next_random() >> 11U) * 0x1.0p-53;  // in [0, 1)
+    const double place = uniform();
     double sum = 0.0;
     Token last = candidates_.front().token;
     for (auto& candidate : candidates_) {

@@ -43,14 +43,27 @@ struct TokenProbability {
     float probability;  // after the chain
 };
 
+// How sure a choice is, by the distribution that it is drawn from; with temperature 0 by all tokens
+// at temperature 1.
+struct Certainty {
+    double probability = 0.0;       // of what was chosen
+    double margin = 0.0;            // of the best token over the second
+    double negative_entropy = 0.0;  // sum of p ln p: at most 0, which is certain
+};
+
 class Sampler {
   public:
     explicit Sampler(const SamplerOptions& options);
 
     // `logits` has one entry a token of the vocabulary. Does not note the token: see accept().
     Token sample(std::span<const float> logits);
+    // The same, and how sure it is.
+    Token sample(std::span<const float> logits, Certainty& certainty);
     // The token is part of the sequence now (prompt tokens too, for the penalties).
     void accept(Token token);
+
+    // The next number of the same generator, in [0, 1).
+    double uniform();
 
     // The seed really used, and where its generator stands.
     std::uint64_t seed() const { return seed_; }
@@ -62,7 +75,10 @@ class Sampler {
     bool has_penalties() const;
     std::span<const float> apply_bias(std::span<const float> logits);
     std::span<const float> apply_penalties(std::span<const float> logits);
-    void collect(std::span<const float> logits);
+    std::span<const float> adjusted(std::span<const float> logits);
+    Token choose(std::span<const float> logits);
+    Certainty certainty_of(Token token) const;
+    void collect(std::span<const float> logits, std::size_t limit);
     double weigh();
     void keep_min_p();
     void keep_top_p(double total);
