@@ -1,0 +1,32 @@
+"""Small model files made of others, for what no model in the cache is."""
+
+import gguf
+
+
+def with_text(source, target, architecture, layers=2, extra=()):
+    """The first layers of a Llama-like model with its tokenizer, as another architecture whose
+    tensors are the same. The text it makes is no sense, but it is text."""
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(target, architecture)
+    for name, field in reader.fields.items():
+        if name.startswith("GGUF.") or name == "general.architecture":
+            continue
+        value = field.contents()
+        if name.startswith("llama."):
+            name = architecture + name[len("llama"):]
+            if name.endswith(".block_count"):
+                value = layers
+        kind = field.types[0]
+        item = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+        writer.add_key_value(name, value, kind, item)
+    for name, value, kind in extra:
+        writer.add_key_value(name, value, kind)
+    for tensor in reader.tensors:
+        if tensor.name.startswith("blk.") and int(tensor.name.split(".")[1]) >= layers:
+            continue
+        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return target
