@@ -13,6 +13,7 @@
 
 #include "base/env.h"
 #include "base/try.h"
+#include "base/units.h"
 #include "cli/interrupt.h"
 #include "cli/line_reader.h"
 #include "cli/paths.h"
@@ -110,6 +111,12 @@ void add_session_options(CLI::App& verb, RunFlags& flags) {
         verb.add_option("--session", flags.session, "Resume or begin this session")->group(group);
     verb.add_option("--store", flags.store, "Directory of the sessions")->group(group);
     verb.add_flag("--no-session", flags.no_session, "Keep nothing")->excludes(name)->group(group);
+    verb.add_option("--ram", flags.ram, "State in memory at most (4G); default is half of it all")
+        ->group(group);
+    verb.add_option("--disk", flags.limits.disk, "Bound of the sessions' directory (20G)")
+        ->group(group);
+    verb.add_option("--disk-free", flags.limits.disk_free, "Left free on its disk (1G)")
+        ->group(group);
 }
 
 Status check_flags(RunFlags& flags) {
@@ -180,6 +187,9 @@ Result<Run> load(RunFlags flags, Terminal& terminal) {
     options.model.state_types = state_types(flags.k_type, flags.v_type);
     options.context = flags.context;
     options.batch = flags.batch;
+    if (!flags.ram.empty()) {
+        STET_ASSIGN(options.state_limit_bytes, parse_size(flags.ram));
+    }
     STET_ASSIGN(run.engine, engine::Engine::create(std::move(file), options));
     run.load_ms += ms_since(start);
     if (!flags.denoise_flag.empty() && !run.engine->is_diffusion()) {
@@ -188,7 +198,7 @@ Result<Run> load(RunFlags flags, Terminal& terminal) {
                                   flags.model, run.engine->model().config.architecture->name));
     }
     if (has_session) {
-        STET_ASSIGN(run.store, open_store(flags.store, false));
+        STET_ASSIGN(run.store, open_store(flags.store, false, flags.limits));
         if (flags.session.empty()) {
             STET_ASSIGN(flags.session, fresh_session_name(*run.store));
         }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/store_access.h"
 #include "cli/terminal.h"
 #include "engine/conversation.h"
 #include "engine/engine.h"
@@ -23,6 +24,8 @@ struct RunFlags {
     std::string system;
     std::string session;
     std::string store;  // empty: the default
+    StoreLimits limits;
+    std::string ram;  // of state; empty: half of the machine
     std::string k_type = "f16";
     std::string v_type = "f16";
     std::vector<std::string> stop;

@@ -109,7 +109,8 @@ Status collect_garbage(const SessionFlags& flags, Terminal& terminal) {
         STET_ASSIGN(ttl, parse_duration(flags.ttl));
     }
     if (flags.dry_run) return predict_garbage(flags, terminal, ttl);
-    STET_ASSIGN(const auto store, open_store(flags.store, false, ttl));
+    STET_ASSIGN(const auto store,
+                open_store(flags.store, false, {.disk = {}, .disk_free = {}, .ttl = flags.ttl}));
     STET_ASSIGN(const auto reclaimed, store->collect_garbage());
     return answer(
         flags, terminal,

@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "base/env.h"
+#include "base/try.h"
+#include "base/units.h"
 
 namespace stet::cli {
 namespace {
@@ -29,10 +31,18 @@ std::filesystem::path store_directory(const std::string& flag) {
 }
 
 Result<std::unique_ptr<store::Store>> open_store(const std::string& flag, bool read_only,
-                                                 std::chrono::nanoseconds ttl) {
+                                                 const StoreLimits& limits) {
     store::StoreOptions options;
     options.read_only = read_only;
-    options.ttl = ttl;
+    if (!limits.disk.empty()) {
+        STET_ASSIGN(options.disk_limit_bytes, parse_size(limits.disk));
+    }
+    if (!limits.disk_free.empty()) {
+        STET_ASSIGN(options.free_floor_bytes, parse_size(limits.disk_free));
+    }
+    if (!limits.ttl.empty()) {
+        STET_ASSIGN(options.ttl, parse_duration(limits.ttl));
+    }
     auto store = store::Store::open(Env::posix(), store_directory(flag), options);
     if (store.is_ok() || store.status().code() != Code::conflict) return store;
     return store.status().with_context("the store is taken (--store DIR names another)");

@@ -1,7 +1,6 @@
 // The store as the command line meets it: where it is, whose it is, and names for new sessions.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -13,10 +12,16 @@ namespace stet::cli {
 
 std::filesystem::path store_directory(const std::string& flag);  // empty: the default
 
+// Limits of the store as they are typed; empty: none.
+struct StoreLimits {
+    std::string disk;       // "20G"
+    std::string disk_free;  // "1G"
+    std::string ttl;        // "30d"
+};
+
 // A conflict says what can be done about it.
-// `ttl`: sessions unused for longer go with the next collection of garbage; 0: none.
 Result<std::unique_ptr<store::Store>> open_store(const std::string& flag, bool read_only,
-                                                 std::chrono::nanoseconds ttl = {});
+                                                 const StoreLimits& limits = {});
 
 // "calm-otter-417"; no session of the store has it.
 Result<std::string> fresh_session_name(store::Store& store);

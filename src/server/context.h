@@ -78,6 +78,7 @@ void add_completion_routes(std::vector<Route>& routes);
 void add_openai_routes(std::vector<Route>& routes);
 void add_anthropic_routes(std::vector<Route>& routes);
 void add_session_routes(std::vector<Route>& routes);
+void add_session_file_routes(std::vector<Route>& routes);
 void add_slot_routes(std::vector<Route>& routes);
 void add_metrics_routes(std::vector<Route>& routes);
 void add_page_routes(std::vector<Route>& routes);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "base/try.h"
 #include "server/http_text.h"
@@ -54,7 +55,7 @@ Status Keeper::open(const std::string& tenant) {
     const auto directory = tenant.empty()
                                ? options_.directory
                                : options_.directory / "tenants" / tenant.substr(0, kNameDigits);
-    store::StoreOptions options;
+    store::StoreOptions options = options_.store;
     options.tenant = tenant;
     STET_ASSIGN(auto store, store::Store::open(Env::posix(), directory, options));
     Tenant& entry = tenants_[tenant];
@@ -86,6 +87,7 @@ void Keeper::refresh(const std::string& tenant_id, const std::string& session) {
             }
         }
     }
+    tenant->second.may_have_garbage = true;
     const std::lock_guard lock(mutex_);
     if (stored) {
         tenant->second.index[session] = std::move(*stored);
@@ -94,7 +96,13 @@ void Keeper::refresh(const std::string& tenant_id, const std::string& session) {
     }
 }
 
-void Keeper::push(std::function<void()> task) {
+// Under the mutex.
+void Keeper::set_lacking(Tenant& tenant, std::string_view session) {
+    const auto stored = tenant.index.find(session);
+    if (stored != tenant.index.end()) stored->second.is_lacking = true;
+}
+
+void Keeper::push(Task task) {
     {
         const std::lock_guard lock(mutex_);
         tasks_.push_back(std::move(task));
@@ -103,16 +111,45 @@ void Keeper::push(std::function<void()> task) {
 }
 
 void Keeper::work() {
+    constexpr std::chrono::seconds kIdle(1);
     std::unique_lock lock(mutex_);
     while (true) {
-        wake_.wait(lock, [this] { return is_stopping_ || !tasks_.empty(); });
+        const bool is_wanted =
+            wake_.wait_for(lock, kIdle, [this] { return is_stopping_ || !tasks_.empty(); });
+        if (!is_wanted) {
+            lock.unlock();
+            keep_up();
+            lock.lock();
+            continue;
+        }
         if (tasks_.empty()) return;
-        const std::function<void()> task = std::move(tasks_.front());
+        if (std::holds_alternative<Waiting>(tasks_.front())) {
+            std::vector<Waiting> commits = take_commits();
+            lock.unlock();
+            commit_all(std::move(commits));
+            lock.lock();
+            continue;
+        }
+        const auto task = std::move(std::get<std::function<void()>>(tasks_.front()));
         tasks_.pop_front();
         lock.unlock();
         task();
         lock.lock();
     }
+}
+
+// The commits of one tenant that wait at the front; under the mutex.
+std::vector<Keeper::Waiting> Keeper::take_commits() {
+    constexpr std::size_t kTogetherMax = 64;
+    std::vector<Waiting> commits;
+    while (!tasks_.empty() && commits.size() < kTogetherMax) {
+        auto* waiting = std::get_if<Waiting>(&tasks_.front());
+        if (waiting == nullptr) break;
+        if (!commits.empty() && commits.front().commit.tenant != waiting->commit.tenant) break;
+        commits.push_back(std::move(*waiting));
+        tasks_.pop_front();
+    }
+    return commits;
 }
 
 std::optional<StoredPrefix> Keeper::find(std::string_view tenant_id,
@@ -123,6 +160,7 @@ std::optional<StoredPrefix> Keeper::find(std::string_view tenant_id,
     const bool is_cuttable = can_be_cut_anywhere(engine_.schema());
     std::optional<StoredPrefix> best;
     for (const auto& [name, stored] : tenant->second.index) {
+        if (stored.is_lacking) continue;
         StoredPrefix prefix;
         prefix.session = name;
         prefix.matched = common_prefix(stored.tokens, prompt);
@@ -145,25 +183,26 @@ std::optional<StoredPrefix> Keeper::find(std::string_view tenant_id,
 
 void Keeper::load(std::string tenant, StoredPrefix prefix,
                   std::function<void(Result<state::Sequence>)> done) {
-    push([this, tenant = std::move(tenant), prefix = std::move(prefix), done = std::move(done)] {
-        const auto at = tenants_.find(tenant);
-        if (at == tenants_.end()) return done(Status(Code::not_found, "no store for this key"));
-        const auto start = std::chrono::steady_clock::now();
-        auto loaded =
-            at->second.store->load(prefix.session, fingerprint_, engine_.pool(), prefix.turn);
-        {
-            const std::lock_guard lock(mutex_);
-            ++(loaded ? stats_.loads : stats_.load_failures);
-            stats_.load_seconds += seconds_since(start);
-            if (loaded) stats_.bytes_read += loaded->bytes_read;
-            // What can't be read is not offered again; its tokens are still in the store.
-            if (!loaded && loaded.status().code() != Code::resource_exhausted) {
-                at->second.index.erase(prefix.session);
+    push(Task(
+        [this, tenant = std::move(tenant), prefix = std::move(prefix), done = std::move(done)] {
+            const auto at = tenants_.find(tenant);
+            if (at == tenants_.end()) return done(Status(Code::not_found, "no store for this key"));
+            const auto start = std::chrono::steady_clock::now();
+            auto loaded =
+                at->second.store->load(prefix.session, fingerprint_, engine_.pool(), prefix.turn);
+            {
+                const std::lock_guard lock(mutex_);
+                ++(loaded ? stats_.loads : stats_.load_failures);
+                stats_.load_seconds += seconds_since(start);
+                if (loaded) stats_.bytes_read += loaded->bytes_read;
+                // What can't be read is not offered again; its tokens are still in the store.
+                if (!loaded && loaded.status().code() != Code::resource_exhausted) {
+                    set_lacking(at->second, prefix.session);
+                }
             }
-        }
-        if (!loaded) return done(loaded.status());
-        done(std::move(loaded->sequence));
-    });
+            if (!loaded) return done(loaded.status());
+            done(std::move(loaded->sequence));
+        }));
 }
 
 Status Keeper::run(std::string tenant, std::function<void(Keeper&, store::Store&)> call) {
@@ -174,7 +213,7 @@ Status Keeper::run(std::string tenant, std::function<void(Keeper&, store::Store&
         if (is_stopping_ || tasks_.size() >= kTasksMax) {
             return Status(Code::unavailable, "the store is busy; try again later");
         }
-        tasks_.push_back([this, store = at->second.store.get(), call = std::move(call)] {
+        tasks_.emplace_back([this, store = at->second.store.get(), call = std::move(call)] {
             call(*this, *store);
         });
     }
@@ -183,22 +222,11 @@ Status Keeper::run(std::string tenant, std::function<void(Keeper&, store::Store&
 }
 
 void Keeper::commit(NewCommit commit, std::function<void(Result<Committed>)> done) {
-    push([this, commit = std::move(commit), done = std::move(done)] {
-        const auto start = std::chrono::steady_clock::now();
-        auto committed = commit_now(commit);
-        const double seconds = seconds_since(start);
-        if (committed) committed->ms = seconds * 1000.0;
-        {
-            const std::lock_guard lock(mutex_);
-            ++(committed ? stats_.commits : stats_.commit_failures);
-            stats_.commit_seconds += seconds;
-        }
-        done(std::move(committed));
-    });
+    push(Waiting{std::move(commit), std::move(done), {}, {}, false, 0});
 }
 
 // The longest unnamed session that the sequence goes on with; else a new one.
-Result<std::string> Keeper::choose_session(Tenant& tenant, const NewCommit& commit) {
+Result<std::string> Keeper::choose_session(Tenant& tenant, const NewCommit& commit) const {
     std::string session = commit.session;
     {
         const std::lock_guard lock(mutex_);
@@ -214,38 +242,38 @@ Result<std::string> Keeper::choose_session(Tenant& tenant, const NewCommit& comm
     }
     constexpr std::size_t kNameBytes = 8;
     if (session.empty()) session = std::string(kAutoPrefix) + random_hex(kNameBytes);
-    const auto found = tenant.store->find(session);
-    if (found) return session;
-    if (found.status().code() != Code::not_found) return found.status();
-    const model::Model& model = engine_.model();
-    STET_TRY(tenant.store
-                 ->create(session, fingerprint_, engine_.schema(), model.config.name,
-                          model.file->path().string())
-                 .status());
-    drop_oldest_auto(tenant);
     return session;
 }
 
-Result<Committed> Keeper::commit_now(const NewCommit& commit) {
-    const auto at = tenants_.find(commit.tenant);
-    if (at == tenants_.end()) return Status(Code::not_found, "no store for this key");
-    Tenant& tenant = at->second;
-    STET_ASSIGN(const std::string session, choose_session(tenant, commit));
+// Which session it goes into, and what of it is new there.
+Status Keeper::plan(Tenant& tenant, Waiting& waiting) const {
+    const NewCommit& commit = waiting.commit;
+    STET_ASSIGN(waiting.committed.session, choose_session(tenant, commit));
+    const std::string& session = waiting.committed.session;
+    const auto found = tenant.store->find(session);
+    if (!found && found.status().code() != Code::not_found) return found.status();
+    waiting.is_new_session = !found;
+    if (found && found->fingerprint != fingerprint_) {
+        return Status(Code::incompatible,
+                      fmt::format("session '{}' was made with model '{}', fingerprint {}; this "
+                                  "server has another one",
+                                  session, found->model_name, found->fingerprint.hex()));
+    }
     std::size_t known_messages = 0;
     std::size_t known_tokens = 0;
-    Committed committed;
-    committed.session = session;
     {
         const std::lock_guard lock(mutex_);
         if (const auto stored = tenant.index.find(session); stored != tenant.index.end()) {
             known_messages = std::min(stored->second.messages, commit.messages.size());
             known_tokens = stored->second.tokens.size();
-            committed.turn = stored->second.turns.back().id;
-            committed.turn_number = stored->second.turns.size();
+            waiting.committed.turn = stored->second.turns.back().id;
+            waiting.committed.turn_number = stored->second.turns.size();
         }
     }
     // The same request again: the store has it all.
-    if (known_tokens >= commit.sequence.tokens.size()) return committed;
+    waiting.new_messages = 0;
+    waiting.turn = {};
+    if (known_tokens >= commit.sequence.tokens.size()) return {};
     engine::TurnContent content;
     content.key = commit.key;
     content.messages.assign(commit.messages.begin() + static_cast<std::ptrdiff_t>(known_messages),
@@ -253,18 +281,86 @@ Result<Committed> Keeper::commit_now(const NewCommit& commit) {
     for (std::size_t i = known_tokens; i < commit.sequence.tokens.size(); ++i) {
         content.text += engine_.tokenizer().piece(commit.sequence.tokens[i], true);
     }
-    STET_ASSIGN(const store::Turn turn,
-                tenant.store->commit_turn(session, engine_.schema(), commit.sequence,
-                                          {engine::encode_turn_content(content), commit.sampler}));
-    committed.turn = turn.id;
-    committed.turn_number = turn.number;
-    const std::lock_guard lock(mutex_);
-    Stored& stored = tenant.index[session];
-    stored.tokens = commit.sequence.tokens;
-    stored.turns.push_back({turn.id, turn.token_end});
-    stored.messages += content.messages.size();
-    stored.used_ns = turn.created_ns;
-    return committed;
+    waiting.new_messages = content.messages.size();
+    waiting.turn = {engine::encode_turn_content(content), commit.sampler};
+    return {};
+}
+
+bool Keeper::prepare(Tenant& tenant, Waiting& waiting) {
+    const auto start = std::chrono::steady_clock::now();
+    const Status planned = plan(tenant, waiting);
+    if (planned && !waiting.turn.content.empty()) return true;
+    finish(waiting, planned ? Result<Committed>(waiting.committed) : Result<Committed>(planned),
+           seconds_since(start));
+    return false;
+}
+
+void Keeper::commit_all(std::vector<Waiting> commits) {
+    const auto at = tenants_.find(commits.front().commit.tenant);
+    if (at == tenants_.end()) {
+        const Status status(Code::not_found, "no store for this key");
+        for (Waiting& waiting : commits) finish(waiting, status, 0.0);
+        return;
+    }
+    // Those that go into a session together with an earlier one wait until that is known.
+    while (!commits.empty()) {
+        std::vector<Waiting> batch;
+        std::vector<Waiting> later;
+        std::set<std::string> sessions;
+        for (Waiting& waiting : commits) {
+            if (!prepare(at->second, waiting)) continue;
+            const bool is_first = sessions.insert(waiting.committed.session).second;
+            (is_first ? batch : later).push_back(std::move(waiting));
+        }
+        if (!batch.empty()) commit_together(at->second, batch);
+        commits = std::move(later);
+    }
+}
+
+void Keeper::commit_together(Tenant& tenant, std::span<Waiting> batch) {
+    const auto start = std::chrono::steady_clock::now();
+    const model::Model& model = engine_.model();
+    std::vector<store::Commit> commits;
+    for (const Waiting& waiting : batch) {
+        store::Commit& commit = commits.emplace_back();
+        commit.session = waiting.committed.session;
+        commit.sequence = &waiting.commit.sequence;
+        commit.turn = waiting.turn;
+        if (!waiting.is_new_session) continue;
+        commit.created = {fingerprint_, model.config.name, model.file->path().string()};
+    }
+    const auto turns = tenant.store->commit_turns(engine_.schema(), commits);
+    const double seconds = seconds_since(start);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+        Waiting& waiting = batch[i];
+        if (!turns[i]) {
+            finish(waiting, turns[i].status(), seconds);
+            continue;
+        }
+        waiting.committed.turn = turns[i]->id;
+        waiting.committed.turn_number = turns[i]->number;
+        {
+            const std::lock_guard lock(mutex_);
+            Stored& stored = tenant.index[waiting.committed.session];
+            stored.tokens = waiting.commit.sequence.tokens;
+            stored.turns.push_back({turns[i]->id, turns[i]->token_end});
+            stored.messages += waiting.new_messages;
+            stored.used_ns = turns[i]->created_ns;
+            stored.is_lacking = false;  // the store wrote anew what it lacked
+        }
+        finish(waiting, waiting.committed, seconds);
+        if (waiting.is_new_session) drop_oldest_auto(tenant);
+    }
+}
+
+void Keeper::finish(Waiting& waiting, Result<Committed> committed, double seconds) {
+    if (committed) committed->ms = seconds * 1000.0;
+    {
+        const std::lock_guard lock(mutex_);
+        ++(committed ? stats_.commits : stats_.commit_failures);
+        stats_.commit_seconds += seconds;
+    }
+    waiting.done(std::move(committed));
 }
 
 void Keeper::drop_oldest_auto(Tenant& tenant) {
@@ -285,10 +381,7 @@ void Keeper::drop_oldest_auto(Tenant& tenant) {
         tenant.index.erase(oldest);
     }
     // A failure leaves a session too many, which is no harm.
-    constexpr std::uint64_t kDropsToCollect = 64;
-    if (tenant.store->remove(oldest) && ++dropped_ % kDropsToCollect == 0) {
-        static_cast<void>(tenant.store->collect_garbage());
-    }
+    if (tenant.store->remove(oldest)) tenant.may_have_garbage = true;
 }
 
 std::uint64_t Keeper::shared_tokens(std::string_view tenant_id, std::string_view session) const {

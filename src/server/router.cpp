@@ -46,6 +46,7 @@ std::vector<Route> all_routes() {
     add_responses_routes(routes);
     add_anthropic_routes(routes);
     add_session_routes(routes);
+    add_session_file_routes(routes);
     add_slot_routes(routes);
     add_metrics_routes(routes);
     add_page_routes(routes);

@@ -8,6 +8,7 @@
 
 #include "base/env.h"
 #include "base/try.h"
+#include "base/units.h"
 #include "exec/deterministic.h"
 #include "gguf/gguf.h"
 #include "server/answer_json.h"
@@ -75,7 +76,7 @@ Status load_model(const ServerOptions& options, Context& context) {
     engine.model.state_types = {element_type(settings.k_type), element_type(settings.v_type)};
     engine.context = settings.context;
     engine.batch = settings.batch;
-    engine.state_limit_bytes = std::uint64_t{settings.state_ram_mib} << 20U;
+    engine.state_limit_bytes = std::uint64_t{settings.ram_mib} << 20U;
     STET_ASSIGN(context.engine, engine::Engine::create(std::move(file), engine));
     STET_ASSIGN(auto chat_template, text::ChatTemplate::for_model(*context.engine->model().file));
     context.chat_template = std::make_unique<text::ChatTemplate>(std::move(chat_template));
@@ -104,6 +105,14 @@ Status open_stores(const ServerOptions& options, Context& context) {
         settings.store.empty() ? options.store_directory : std::filesystem::path(settings.store);
     keeper.tenants = context.keys.tenants();
     keeper.auto_sessions_max = settings.auto_sessions;
+    const std::uint64_t shares = std::max<std::size_t>(1, keeper.tenants.size());
+    keeper.store.disk_limit_bytes = (std::uint64_t{settings.disk_mib} << 20U) / shares;
+    keeper.store.free_floor_bytes = std::uint64_t{settings.disk_free_mib} << 20U;
+    if (!settings.ttl.empty()) {
+        STET_ASSIGN(keeper.store.ttl, parse_duration(settings.ttl));
+    }
+    keeper.scrub_bytes_per_second = std::uint64_t{settings.scrub_mib} << 20U;
+    keeper.warn = [log = context.log](std::string_view line) { log_warning(*log, line); };
     STET_ASSIGN(context.keeper, Keeper::create(keeper, *context.engine, context.fingerprint));
     return {};
 }

@@ -9,6 +9,7 @@
 
 #include "base/env.h"
 #include "base/try.h"
+#include "base/units.h"
 
 namespace stet::server {
 namespace {
@@ -38,9 +39,19 @@ constexpr std::array kRows = {
                "Type of keys in the state (also -ctk)"},
     SettingRow{"cache-type-v", "--ctv", kModel, &S::v_type, 0, 0, kStateTypes,
                "Type of values in the state (also -ctv)"},
-    SettingRow{"cache-ram", "--cram", kState, &S::state_ram_mib, 0, kMax32, "",
-               "MiB of state in memory at most; 0: half of the machine"},
+    SettingRow{"ram", "--cram,--cache-ram", kState, &S::ram_mib, 0, kMax32, "",
+               "State in memory at most (4G; a number is MiB); 0: half of the machine", false,
+               Unit::mebibytes},
     SettingRow{"store", "", kState, &S::store, 0, 0, "", "Directory of the conversations"},
+    SettingRow{"disk", "", kState, &S::disk_mib, 0, kMax32, "",
+               "Bound of that directory (20G), shared equally by the keys; 0: none", false,
+               Unit::mebibytes},
+    SettingRow{"disk-free", "", kState, &S::disk_free_mib, 0, kMax32, "",
+               "Left free on its disk (1G)", false, Unit::mebibytes},
+    SettingRow{"ttl", "", kState, &S::ttl, 0, 0, "",
+               "Conversations unused for longer go (30d), pinned ones stay", false, Unit::duration},
+    SettingRow{"scrub", "", kState, &S::scrub_mib, 0, 4096, "",
+               "MiB a second read in idle time to find damage; 0: none", false, Unit::mebibytes},
     SettingRow{"durability", "", kState, &S::durability, 0, 0, "turn idle none",
                "When answers are made durable: before they end, soon after, or never"},
     SettingRow{"slot-save-path", "", kState, &S::slot_save_path, 0, 0, "",
@@ -77,6 +88,15 @@ Status wrong(const SettingRow& row, std::string_view source, std::string_view ex
 Result<std::int64_t> number_of(const SettingRow& row, std::string_view source,
                                std::string_view text) {
     std::int64_t number = 0;
+    const bool is_plain = text.find_first_not_of("-0123456789") == std::string_view::npos;
+    if (row.unit == Unit::mebibytes && !is_plain) {
+        const auto bytes = parse_size(text);
+        const std::string whole = bytes ? std::to_string(*bytes >> 20U) : std::string(text);
+        if (!bytes) return wrong(row, source, "a size such as 500M or 20G", text);
+        SettingRow plain = row;
+        plain.unit = Unit::none;
+        return number_of(plain, source, whole);
+    }
     const char* end = text.data() + text.size();
     const auto parsed = std::from_chars(text.data(), end, number);
     if (parsed.ec != std::errc() || parsed.ptr != end || number < row.min || number > row.max) {
@@ -99,6 +119,9 @@ Status set(const SettingRow& row, Settings& settings, std::string_view source,
     if (const auto* member = std::get_if<std::string Settings::*>(&row.member)) {
         if (!row.choices.empty() && !is_choice(row.choices, text)) {
             return wrong(row, source, fmt::format("one of: {}", row.choices), text);
+        }
+        if (row.unit == Unit::duration && !text.empty() && !parse_duration(text)) {
+            return wrong(row, source, "a time such as 12h or 30d", text);
         }
         settings.** member = text;
     } else if (const auto* flag = std::get_if<bool Settings::*>(&row.member)) {

@@ -31,10 +31,14 @@ struct Settings {
     std::int64_t predict = -1;
     std::string k_type = "f16";
     std::string v_type = "f16";
-    std::uint32_t state_ram_mib = 0;
+    std::uint32_t ram_mib = 0;
 
     std::string store;
     std::string durability = "turn";
+    std::uint32_t disk_mib = 0;
+    std::uint32_t disk_free_mib = 0;
+    std::string ttl;
+    std::uint32_t scrub_mib = 1;
     std::string slot_save_path;
     std::uint32_t kept_sequences = 256;
     std::uint32_t auto_sessions = 1000;
@@ -58,6 +62,13 @@ struct Settings {
 using SettingMember = std::variant<std::string Settings::*, std::uint32_t Settings::*,
                                    std::int64_t Settings::*, bool Settings::*>;
 
+// How a value is written, where that is more than its type.
+enum class Unit : std::uint8_t {
+    none,
+    mebibytes,  // of numbers: "20G" as well
+    duration,   // of strings: "30d"
+};
+
 struct SettingRow {
     std::string_view name;     // of the long flag
     std::string_view aliases;  // other flags, separated by commas; llama-server's where it has them
@@ -68,6 +79,7 @@ struct SettingRow {
     std::string_view choices;  // of strings, separated by spaces; empty: any
     std::string_view help;
     bool is_secret = false;  // never shown
+    Unit unit = Unit::none;
 };
 
 std::span<const SettingRow> setting_rows();

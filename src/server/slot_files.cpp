@@ -161,6 +161,28 @@ Result<state::Sequence> SlotFiles::read(const File& file, std::uint64_t size_byt
     return std::move(imported.sequences.front().sequence);
 }
 
+Result<std::uint64_t> SlotFiles::write_file(const std::string& name,
+                                            const std::function<Status(state::Sink&)>& write) {
+    STET_TRY(check_file_name(name));
+    std::uint64_t written = 0;
+    const Status status = replace_file(env_, directory_ / name, [&](File& file) {
+        state::FileSink sink(file);
+        Status done = write(sink);
+        written = sink.written();
+        return done;
+    });
+    if (!status) return status;
+    return written;
+}
+
+Result<SlotFiles::Opened> SlotFiles::open_file(const std::string& name) {
+    STET_TRY(check_file_name(name));
+    Opened opened;
+    STET_ASSIGN(opened.file, env_.open(directory_ / name, OpenMode::read_no_link));
+    STET_ASSIGN(opened.size_bytes, opened.file->size());
+    return opened;
+}
+
 Result<RestoredSlot> SlotFiles::restore_now(const std::string& name) {
     STET_TRY(check_file_name(name));
     const auto start = std::chrono::steady_clock::now();
@@ -168,14 +190,12 @@ Result<RestoredSlot> SlotFiles::restore_now(const std::string& name) {
         return status.with_context("Unable to restore slot");
     };
     RestoredSlot restored;
-    const auto file = env_.open(directory_ / name, OpenMode::read_no_link);
-    if (!file) return in_context(file.status());
-    const auto size = (*file)->size();
-    if (!size) return in_context(size.status());
-    auto sequence = read(**file, *size, name);
+    const auto opened = open_file(name);
+    if (!opened) return in_context(opened.status());
+    auto sequence = read(*opened->file, opened->size_bytes, name);
     if (!sequence) return in_context(sequence.status());
     restored.sequence = std::move(sequence).value();
-    restored.file = {restored.sequence.position(), *size, ms_since(start)};
+    restored.file = {restored.sequence.position(), opened->size_bytes, ms_since(start)};
     return restored;
 }
 

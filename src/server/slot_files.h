@@ -17,11 +17,14 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/env.h"
+#include "base/try.h"
 #include "engine/engine.h"
 #include "state/sequence.h"
 #include "state/snapshot.h"
+#include "state/stream.h"
 #include "stet/status.h"
 
 namespace stet::server {
@@ -59,7 +62,24 @@ class SlotFiles {
     Result<SlotFile> save_now(const std::string& name, const state::Sequence& sequence);
     Result<RestoredSlot> restore_now(const std::string& name);
 
+    // Other files of the directory, under the same rules, on the caller's thread. The bytes
+    // written.
+    Result<std::uint64_t> write_file(const std::string& name,
+                                     const std::function<Status(state::Sink&)>& write);
+    template <typename Read>
+    auto read_file(const std::string& name, Read read)
+        -> decltype(read(std::declval<state::Source&>())) {
+        STET_ASSIGN(const auto opened, open_file(name));
+        state::FileSource source(*opened.file, opened.size_bytes);
+        return read(source);
+    }
+
   private:
+    struct Opened {
+        std::unique_ptr<File> file;
+        std::uint64_t size_bytes = 0;
+    };
+    Result<Opened> open_file(const std::string& name);
     SlotFiles(Env& env, std::filesystem::path directory, engine::Engine& engine,
               state::Identity identity)
         : env_(env),

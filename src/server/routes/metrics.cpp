@@ -85,6 +85,16 @@ void add_own_metrics(Page& page, Context& context, const LoopStats& loop) {
                  real(keeper.load_failures));
     page.counter("stet_restore_seconds_total", "Time of restores.", keeper.load_seconds);
     page.counter("stet_restore_bytes_total", "Bytes read and verified.", real(keeper.bytes_read));
+    const Upkeep& upkeep = keeper.upkeep;
+    page.counter("stet_scrubbed_bytes_total", "Bytes verified in idle time.",
+                 real(upkeep.scrubbed_bytes));
+    page.counter("stet_damaged_records_total", "Records found damaged in idle time.",
+                 real(upkeep.damaged_records));
+    page.counter("stet_collections_total", "Collections of garbage.", real(upkeep.collections));
+    page.counter("stet_collected_bytes_total", "Bytes that these gave back.",
+                 real(upkeep.collected_bytes));
+    page.counter("stet_expired_sessions_total", "Sessions that went by age.",
+                 real(upkeep.expired_sessions));
     page.gauge("stet_stored_sequences", "Sequences in the stores.", real(keeper.sessions));
     page.gauge("stet_store_waiting", "Tasks that wait for the store.", real(keeper.waiting));
 }

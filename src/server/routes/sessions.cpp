@@ -5,37 +5,11 @@
 #include "engine/turn_content.h"
 #include "server/context.h"
 #include "server/json.h"
+#include "server/routes/sessions.h"
 #include "store/names.h"
 
 namespace stet::server {
 namespace {
-
-using Work = std::function<Status(Call&, Keeper&, store::Store&)>;
-
-// Runs `work` with the tenant's store; what it returns is the answer unless it sent one.
-Status with_store(Call& call, Work work) {
-    if (call.context.keeper == nullptr) {
-        return Status(Code::unimplemented, "this server keeps no sessions (--durability none)");
-    }
-    return call.context.keeper->run(
-        call.tenant, [call, work = std::move(work)](Keeper& keeper, store::Store& store) mutable {
-            if (Status status = work(call, keeper, store); !status) {
-                call.send_failure(failure_of(status));
-            }
-        });
-}
-
-Json session_json(const store::SessionInfo& session) {
-    return {{"id", session.name},
-            {"object", "session"},
-            {"model", session.model_name},
-            {"fingerprint", session.fingerprint.hex()},
-            {"turns", session.turns},
-            {"tokens", session.tokens},
-            {"created", session.created_ns / 1'000'000'000},
-            {"used", session.used_ns / 1'000'000'000},
-            {"unnamed", is_unnamed(session.name)}};
-}
 
 Json turn_json(const store::Turn& turn) {
     Json json = {{"id", turn.id},
@@ -173,7 +147,44 @@ Status verify(Call& outer) {
     });
 }
 
+// All earlier turns of the session are durable when it answers, and the head can be gone back to.
+Status checkpoint(Call& outer) {
+    return with_store(outer, [](Call& call, Keeper&, store::Store& store) -> Status {
+        STET_ASSIGN(const auto session, store.find(call.parameters.at(0)));
+        call.send_json({{"id", session.name},
+                        {"object", "session.checkpoint"},
+                        {"turn", session.turns},
+                        {"tokens", session.tokens},
+                        {"durable", true}});
+        return {};
+    });
+}
+
 }  // namespace
+
+Status with_store(Call& call, StoreWork work) {
+    if (call.context.keeper == nullptr) {
+        return Status(Code::unimplemented, "this server keeps no sessions (--durability none)");
+    }
+    return call.context.keeper->run(
+        call.tenant, [call, work = std::move(work)](Keeper& keeper, store::Store& store) mutable {
+            if (Status status = work(call, keeper, store); !status) {
+                call.send_failure(failure_of(status));
+            }
+        });
+}
+
+Json session_json(const store::SessionInfo& session) {
+    return {{"id", session.name},
+            {"object", "session"},
+            {"model", session.model_name},
+            {"fingerprint", session.fingerprint.hex()},
+            {"turns", session.turns},
+            {"tokens", session.tokens},
+            {"created", session.created_ns / 1'000'000'000},
+            {"used", session.used_ns / 1'000'000'000},
+            {"unnamed", is_unnamed(session.name)}};
+}
 
 void add_session_routes(std::vector<Route>& routes) {
     routes.push_back({"GET", "/v1/sessions", list});
@@ -182,6 +193,7 @@ void add_session_routes(std::vector<Route>& routes) {
     routes.push_back({"DELETE", "/v1/sessions/:id", remove});
     routes.push_back({"POST", "/v1/sessions/:id/fork", fork});
     routes.push_back({"POST", "/v1/sessions/:id/rollback", rollback});
+    routes.push_back({"POST", "/v1/sessions/:id/checkpoint", checkpoint});
     routes.push_back({"POST", "/v1/sessions/:id/verify", verify});
 }
 
