@@ -18,9 +18,12 @@ demo: build  ## a scripted chat that survives kill -9, with a real model
 	@.venv/bin/python scripts/fetch_models.py smollm2
 	@.venv/bin/python scripts/demo.py $(DEMO_ARGS)
 
-bench: build  ## speed and memory beside llama.cpp; writes bench/results.md (first time: builds the peer, 15 min)
+bench: build  ## speed and memory beside llama.cpp; writes bench/*results.md (first time: builds the peer, 15 min)
+	@scripts/setup.sh build bench
 	@.venv/bin/python scripts/fetch_models.py all
 	@.venv/bin/python bench/bench.py $(BENCH_ARGS)
+	@scripts/build.sh build store_bench -DSTET_BUILD_BENCH=ON
+	@.venv/bin/python bench/state_bench.py
 
 sanitize:  ## all tests under AddressSanitizer and UBSan, in build-asan
 	@scripts/test.sh build-asan -DSTET_SANITIZE=address,undefined

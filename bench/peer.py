@@ -96,13 +96,13 @@ def _free_port():
 class Server:
     """A running server with one model. Use as a context manager."""
 
-    def __init__(self, binary, model, threads, context, log):
+    def __init__(self, binary, model, threads, context, log, more=()):
         self._url = f"http://127.0.0.1:{_free_port()}"
         # f16 K/V and one slot, as stet has. No prompt cache and no context checkpoints: they would
         # cost the server time and memory that a fresh prompt does not need.
         self.arguments = ["-t", str(threads), "-tb", str(threads), "-c", str(context), "-np", "1",
                           "-fa", "on", "-ctk", "f16", "-ctv", "f16", "--cache-ram", "0",
-                          "--ctx-checkpoints", "0", "--no-webui"]
+                          "--ctx-checkpoints", "0", "--no-webui", *more]
         self._log = open(log, "w", encoding="utf-8")
         self._process = subprocess.Popen(
             [binary, "-m", model, "--host", "127.0.0.1", "--port", self._url.rsplit(":", 1)[1],
@@ -140,11 +140,15 @@ class Server:
         body = {"content": text, "add_special": True, "parse_special": True}
         return len(self._post("/tokenize", body)["tokens"])
 
-    def complete(self, text, tokens):
+    def complete(self, text, tokens, is_kept=False):
         """Runs `tokens` greedy tokens after `text`; returns the answer with its timings."""
         return self._post("/completion", {
-            "prompt": text, "n_predict": tokens, "temperature": 0, "cache_prompt": False,
+            "prompt": text, "n_predict": tokens, "temperature": 0, "cache_prompt": is_kept,
             "ignore_eos": True})
+
+    def slot(self, action, name):
+        """Saves the slot to a file of the slot directory, or restores it."""
+        return self._post(f"/slots/0?action={action}", {"filename": name})
 
     def memory_bytes(self):
         """(now resident, resident at most) of the server's process."""

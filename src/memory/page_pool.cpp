@@ -23,6 +23,7 @@ struct PageRef::Page {
     std::atomic<std::uint32_t> references{1};
     std::atomic<std::uint32_t> claimed_rows{0};
     std::byte* data;
+    bool is_poisoned;
 };
 
 PageRef::PageRef(const PageRef& other) : page_(other.page_) {
@@ -70,6 +71,15 @@ PagePool::~PagePool() {
 }
 
 Result<PageRef> PagePool::allocate(std::size_t group) {
+    Result<PageRef> page = allocate_unfilled(group);
+    // A poisoned pool has filled it.
+    if (page && !page->page_->is_poisoned) {
+        std::memset(page->page_->data, 0, page->page_->size_bytes);
+    }
+    return page;
+}
+
+Result<PageRef> PagePool::allocate_unfilled(std::size_t group) {
     const std::uint64_t size = schema_.groups[group].page_bytes();
     PageRef::Page* page = nullptr;
     std::optional<std::byte> poison;
@@ -100,11 +110,12 @@ Result<PageRef> PagePool::allocate(std::size_t group) {
             return Status(Code::resource_exhausted,
                           fmt::format("the system has no {} bytes for a page of state", size));
         }
-        page = new PageRef::Page{this, group, size, 1, 0, data};
+        page = new PageRef::Page{this, group, size, 1, 0, data, false};
     }
     page->references.store(1, std::memory_order_relaxed);
     page->claimed_rows.store(0, std::memory_order_relaxed);
-    std::memset(page->data, poison ? std::to_integer<int>(*poison) : 0, size);
+    page->is_poisoned = poison.has_value();
+    if (poison) std::memset(page->data, std::to_integer<int>(*poison), size);
     return PageRef(page);
 }
 

@@ -74,6 +74,8 @@ class PagePool {
 
     // A page of group `group`, zeroed. resource_exhausted at the limit.
     Result<PageRef> allocate(std::size_t group);
+    // The same with any content: for who writes every byte of it before anybody else sees it.
+    Result<PageRef> allocate_unfilled(std::size_t group);
     // A new page with the first `rows` rows of every plane copied and claimed (a fixed group's block
     // is copied whole).
     Result<PageRef> copy(std::size_t group, const PageRef& source, std::uint32_t rows);

@@ -41,6 +41,17 @@ Status misfit(const Group& group, const Extent& extent, std::string why) {
                                                 extent.row_begin, extent.row_end, why));
 }
 
+Status misplaced(const Extent& extent, const Schema& schema) {
+    return Status(Code::corruption,
+                  fmt::format("group {} of {}", extent.group, schema.groups.size()));
+}
+
+Status check_block(const Group& shape, const Extent& extent, std::uint64_t payload_bytes) {
+    if (payload_bytes == shape.page_bytes()) return {};
+    return misfit(shape, extent,
+                  fmt::format("block of {} bytes, expected {}", payload_bytes, shape.page_bytes()));
+}
+
 }  // namespace
 
 Hash256 root_id(const Hash256& fingerprint, const Schema& schema, std::string_view tenant) {
@@ -138,27 +149,39 @@ bool Stage::needs(const Extent& extent) const {
 Status Stage::put(const Extent& extent, std::span<const std::byte> payload) {
     const Schema& schema = pool_->schema();
     if (extent.group >= schema.groups.size()) {
-        return Status(Code::corruption,
-                      fmt::format("group {} of {}", extent.group, schema.groups.size()));
+        return misplaced(extent, schema);
     }
     return schema.groups[extent.group].is_paged() ? put_rows(extent, payload)
                                                   : put_block(extent, payload);
 }
 
-Status Stage::put_block(const Extent& extent, std::span<const std::byte> payload) {
-    const Group& shape = pool_->schema().groups[extent.group];
-    GroupState& group = sequence_.groups[extent.group];
-    if (payload.size() != shape.page_bytes()) {
-        return misfit(
-            shape, extent,
-            fmt::format("block of {} bytes, expected {}", payload.size(), shape.page_bytes()));
+Result<std::span<std::byte>> Stage::place(const Extent& extent) {
+    const Schema& schema = pool_->schema();
+    if (extent.group >= schema.groups.size()) return misplaced(extent, schema);
+    const Group& shape = schema.groups[extent.group];
+    memory::PageRef* page = nullptr;
+    if (!shape.is_paged()) {
+        STET_TRY(check_block(shape, extent, extent.size_bytes));
+        page = &sequence_.groups[extent.group].block;
+        STET_ASSIGN(*page, pool_->allocate_unfilled(extent.group));
+    } else {
+        const bool is_whole_page =
+            extent.row_begin % kPageRows == 0 && extent.row_end - extent.row_begin == kPageRows;
+        if (!is_whole_page) return std::span<std::byte>();
+        STET_ASSIGN(page, claim_rows(extent, extent.size_bytes));
     }
-    STET_ASSIGN(group.block, pool_->allocate(extent.group));
-    std::memcpy(group.block.writable_data().data(), payload.data(), payload.size());
+    return page->writable_data();
+}
+
+Status Stage::put_block(const Extent& extent, std::span<const std::byte> payload) {
+    STET_TRY(check_block(pool_->schema().groups[extent.group], extent, payload.size()));
+    memory::PageRef& block = sequence_.groups[extent.group].block;
+    STET_ASSIGN(block, pool_->allocate_unfilled(extent.group));
+    std::memcpy(block.writable_data().data(), payload.data(), payload.size());
     return {};
 }
 
-Status Stage::put_rows(const Extent& extent, std::span<const std::byte> payload) {
+Result<memory::PageRef*> Stage::claim_rows(const Extent& extent, std::uint64_t payload_bytes) {
     const Group& shape = pool_->schema().groups[extent.group];
     GroupState& group = sequence_.groups[extent.group];
     if (extent.row_begin >= extent.row_end || extent.row_begin < group.first_row ||
@@ -169,21 +192,32 @@ Status Stage::put_rows(const Extent& extent, std::span<const std::byte> payload)
             fmt::format("not rows of one page between {} and {}", group.first_row, group.rows));
     }
     const std::uint64_t rows = extent.row_end - extent.row_begin;
-    if (payload.size() != rows * shape.row_bytes()) {
+    if (payload_bytes != rows * shape.row_bytes()) {
         return misfit(shape, extent,
-                      fmt::format("payload of {} bytes, expected {}", payload.size(),
+                      fmt::format("payload of {} bytes, expected {}", payload_bytes,
                                   rows * shape.row_bytes()));
     }
     const std::uint64_t index = (extent.row_begin - group.first_row) / kPageRows;
     const std::uint64_t row = extent.row_begin % kPageRows;
     const std::uint64_t mask = row_mask(row, row + rows);
-    if ((present_[extent.group][index] & mask) != 0)
+    if ((present_[extent.group][index] & mask) != 0) {
         return misfit(shape, extent, "rows come twice");
+    }
     memory::PageRef& page = group.pages[index];
     if (!page) {
-        STET_ASSIGN(page, pool_->allocate(extent.group));
+        STET_ASSIGN(page, rows == kPageRows ? pool_->allocate_unfilled(extent.group)
+                                            : pool_->allocate(extent.group));
     }
     present_[extent.group][index] |= mask;
+    return &page;
+}
+
+Status Stage::put_rows(const Extent& extent, std::span<const std::byte> payload) {
+    STET_ASSIGN(memory::PageRef* const claimed, claim_rows(extent, payload.size()));
+    memory::PageRef& page = *claimed;
+    const Group& shape = pool_->schema().groups[extent.group];
+    const std::uint64_t row = extent.row_begin % kPageRows;
+    const std::uint64_t rows = extent.row_end - extent.row_begin;
     const std::byte* from = payload.data();
     for (std::size_t p = 0; p < shape.planes.size(); ++p) {
         const std::uint64_t row_bytes = shape.planes[p].row_bytes;

@@ -65,6 +65,9 @@ class Stage {
 
     // True if the value at the final position needs this extent (windows need only their last).
     bool needs(const Extent& extent) const;
+    // For a payload that fills a page or the block: its memory, to be filled by the caller before
+    // finish(), from any thread. Empty for other extents. Fails as put() does.
+    Result<std::span<std::byte>> place(const Extent& extent);
     // Copies a verified payload in. corruption when sizes or ranges don't fit or rows come twice;
     // resource_exhausted when the pool is full.
     Status put(const Extent& extent, std::span<const std::byte> payload);
@@ -72,6 +75,8 @@ class Stage {
     Result<Sequence> finish() &&;
 
   private:
+    // Takes note of the rows; the page they go to, made now if it isn't there.
+    Result<memory::PageRef*> claim_rows(const Extent& extent, std::uint64_t payload_bytes);
     Status put_rows(const Extent& extent, std::span<const std::byte> payload);
     Status put_block(const Extent& extent, std::span<const std::byte> payload);
 

@@ -90,6 +90,14 @@ class DirectoryStore final : public Store {
         Status status;
         std::size_t answered = 0;  // steps
     };
+    // A record on its way into a value.
+    struct Reading {
+        state::Extent extent;
+        std::uint64_t turn_number = 0;
+        SegmentReader::Found found;
+        std::span<std::byte> target;  // of whole pages
+        Status status;
+    };
     // A sparse or dead segment.
     struct Candidate {
         std::uint64_t number = 0;
@@ -131,9 +139,9 @@ class DirectoryStore final : public Store {
     // load.cpp
     Result<Loaded> load_checked(const SessionRow& session, const std::vector<TurnRow>& path,
                                 memory::PagePool& pool);
-    Status load_extent(const state::Extent& extent, state::Stage& stage,
-                       std::vector<std::byte>& buffer, std::uint64_t& bytes_read);
-
+    Status find_record(const TurnRow& row, const state::Extent& extent,
+                       std::vector<Reading>& readings);
+    static std::size_t read_all(state::Stage& stage, std::vector<Reading>& readings);
     Result<Loaded> load_once(std::string_view name, const Hash256& fingerprint,
                              memory::PagePool& pool, std::optional<TurnId> turn);
 

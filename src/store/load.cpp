@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <system_error>
+#include <thread>
 
 #include "state/checkpoint.h"
 #include "store/directory_store.h"
@@ -12,9 +15,17 @@ namespace {
 
 constexpr int kReadAgain = 3;
 
-std::string describe(const memory::Group& group, const state::Extent& extent) {
-    if (!group.is_paged()) return fmt::format("group '{}'", group.name);
-    return fmt::format("group '{}', rows {} to {}", group.name, extent.row_begin, extent.row_end);
+constexpr std::uint64_t kBytesForThread = 8U << 20;  // a thread more for each that many
+constexpr std::uint64_t kThreadsMax = 4;
+
+std::string where(const SessionRow& session, std::uint64_t turn_number, const memory::Group& group,
+                  const state::Extent& extent) {
+    std::string text = fmt::format("session '{}', turn {}, group '{}'", session.info.name,
+                                   turn_number, group.name);
+    if (group.is_paged()) {
+        text += fmt::format(", rows {} to {}", extent.row_begin, extent.row_end);
+    }
+    return text;
 }
 
 }  // namespace
@@ -79,26 +90,23 @@ Result<Loaded> DirectoryStore::load_checked(const SessionRow& session,
     }
     state::PrefixIds ids(session.root);
     state::Stage stage(pool, tokens);
-    std::vector<std::byte> buffer;
-    std::uint64_t bytes_read = 0;
+    std::vector<Reading> readings;
     for (const TurnRow& row : path) {
         const bool is_last = &row == &path.back();
         for (const state::Extent& extent : state::extents_between(
                  schema, ids, tokens, row.turn.token_begin, row.turn.token_end)) {
             const memory::Group& group = schema.groups[extent.group];
             if (!stage.needs(extent) || (!group.is_paged() && !is_last)) continue;
-            Status loaded = load_extent(extent, stage, buffer, bytes_read);
-            if (loaded.code() == Code::not_found) {
-                loaded = row.records == keys_checksum({})
-                             ? Status(Code::unavailable, "its state was evicted to make room")
-                             : Status(Code::corruption, std::string(loaded.message()));
-            }
-            if (!loaded) {
-                return loaded.with_context(fmt::format("session '{}', turn {}, {}",
-                                                       session.info.name, row.turn.number,
-                                                       describe(group, extent)));
-            }
+            const Status found = find_record(row, extent, readings);
+            if (!found) return found.with_context(where(session, row.turn.number, group, extent));
         }
+    }
+    std::uint64_t bytes_read = 0;
+    for (const Reading& reading : readings) bytes_read += reading.found.place.size_bytes;
+    if (const std::size_t failed = read_all(stage, readings); failed != readings.size()) {
+        const Reading& reading = readings[failed];
+        return reading.status.with_context(where(
+            session, reading.turn_number, schema.groups[reading.extent.group], reading.extent));
     }
     Result<state::Sequence> sequence = std::move(stage).finish();
     if (!sequence) {
@@ -114,11 +122,14 @@ Result<Loaded> DirectoryStore::load_checked(const SessionRow& session,
     return Loaded{std::move(*sequence), last, bytes_read};
 }
 
-Status DirectoryStore::load_extent(const state::Extent& extent, state::Stage& stage,
-                                   std::vector<std::byte>& buffer, std::uint64_t& bytes_read) {
+Status DirectoryStore::find_record(const TurnRow& row, const state::Extent& extent,
+                                   std::vector<Reading>& readings) {
     STET_ASSIGN(const std::optional<RecordRow> record, catalogue_.record(extent.key));
     if (!record) {
-        return Status(Code::not_found,
+        if (row.records == keys_checksum({})) {
+            return Status(Code::unavailable, "its state was evicted to make room");
+        }
+        return Status(Code::corruption,
                       fmt::format("the catalogue's row of record {} is missing", extent.key.hex()));
     }
     const Place& place = record->place;
@@ -128,9 +139,56 @@ Status DirectoryStore::load_extent(const state::Extent& extent, state::Stage& st
                                   segment_name(place.segment), place.offset, place.size_bytes,
                                   extent.size_bytes));
     }
-    STET_ASSIGN(const std::span<const std::byte> payload, reader_.read(extent.key, place, buffer));
-    bytes_read += buffer.size();
-    return stage.put(extent, payload);
+    Reading& reading = readings.emplace_back();
+    reading.extent = extent;
+    reading.turn_number = row.turn.number;
+    STET_ASSIGN(reading.found, reader_.find(extent.key, place));
+    return {};
+}
+
+// Whole pages are read to where they stay, large loads by several threads; parts of pages go
+// through a buffer. Answers the first that failed, or their number.
+std::size_t DirectoryStore::read_all(state::Stage& stage, std::vector<Reading>& readings) {
+    std::uint64_t bytes = 0;
+    std::vector<Reading*> whole;
+    std::vector<std::byte> buffer;
+    for (std::size_t i = 0; i < readings.size(); ++i) {
+        Reading& reading = readings[i];
+        auto target = stage.place(reading.extent);
+        reading.status = target.status();
+        if (target && target->empty()) {
+            buffer.resize(reading.found.place.size_bytes);
+            reading.status = SegmentReader::read(reading.found, buffer);
+            if (reading.status) reading.status = stage.put(reading.extent, buffer);
+        }
+        if (!reading.status) return i;
+        if (target->empty()) continue;
+        reading.target = *target;
+        bytes += target->size();
+        whole.push_back(&reading);
+    }
+    std::atomic<std::size_t> next = 0;
+    const auto work = [&] {
+        for (std::size_t i = next++; i < whole.size(); i = next++) {
+            whole[i]->status = SegmentReader::read(whole[i]->found, whole[i]->target);
+        }
+    };
+    {
+        std::vector<std::jthread> helpers;
+        const std::uint64_t wanted = std::min<std::uint64_t>(
+            {bytes / kBytesForThread, std::thread::hardware_concurrency(), kThreadsMax});
+        for (std::uint64_t i = 1; i < wanted; ++i) {
+            try {
+                helpers.emplace_back(work);
+            } catch (const std::system_error&) {
+                break;  // then fewer threads do it
+            }
+        }
+        work();
+    }
+    const auto failed =
+        std::ranges::find_if(readings, [](const Reading& one) { return !one.status; });
+    return static_cast<std::size_t>(failed - readings.begin());
 }
 
 }  // namespace stet::store

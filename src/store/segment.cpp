@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <limits>
@@ -82,9 +83,9 @@ std::uint64_t segment_number(std::string_view name) {
     return number;
 }
 
-Result<const File*> SegmentReader::file(std::uint64_t number) {
+Result<std::shared_ptr<const File>> SegmentReader::file(std::uint64_t number) {
     const auto found = files_.find(number);
-    if (found != files_.end()) return found->second.get();
+    if (found != files_.end()) return found->second;
     const std::string name = segment_name(number);
     Result<std::unique_ptr<File>> opened = env_->open(directory_ / name, OpenMode::read);
     if (!opened) {
@@ -109,37 +110,51 @@ Result<const File*> SegmentReader::file(std::uint64_t number) {
         return Status(Code::corruption, fmt::format("segment {}: header is not its own", name));
     }
     if (files_.size() >= kOpenFiles) files_.clear();
-    return files_.emplace(number, std::move(*opened)).first->second.get();
+    return files_.emplace(number, std::move(*opened)).first->second;
 }
 
-Result<std::span<const std::byte>> SegmentReader::read(const Hash256& key, const Place& place,
-                                                       std::vector<std::byte>& buffer) {
+Result<SegmentReader::Found> SegmentReader::find(const Hash256& key, const Place& place) {
     if (place.offset < kSegmentHeaderBytes || place.offset % kRecordAlignment != 0 ||
         place.offset > kLargestOffset || place.size_bytes > kLargestOffset) {
         return damaged(place, "no record can begin here");
     }
-    STET_ASSIGN(const File* segment, file(place.segment));
+    STET_ASSIGN(std::shared_ptr<const File> segment, file(place.segment));
     STET_ASSIGN(const std::uint64_t size, segment->size());
     if (size < place.offset || size - place.offset < kRecordHeaderBytes ||
         size - place.offset - kRecordHeaderBytes < place.size_bytes) {
         return damaged(place, fmt::format("cut short: record of {} bytes, file of {}",
                                           kRecordHeaderBytes + place.size_bytes, size));
     }
-    buffer.resize(kRecordHeaderBytes + place.size_bytes);
-    STET_TRY(segment->read_at(place.offset, buffer)
-                 .with_context(fmt::format("segment {}, offset {}", segment_name(place.segment),
-                                           place.offset)));
-    const std::span<const std::byte> header = std::span(buffer).first(kRecordHeaderBytes);
-    const std::span<const std::byte> payload = std::span(buffer).subspan(kRecordHeaderBytes);
+    return Found{std::move(segment), key, place};
+}
+
+Status SegmentReader::read(const Found& found, std::span<std::byte> payload) {
+    const Place& place = found.place;
+    STET_CHECK(payload.size() == place.size_bytes);
+    std::array<std::byte, kRecordHeaderBytes> header;
+    const auto in_context = [&](const Status& status) {
+        return status.with_context(
+            fmt::format("segment {}, offset {}", segment_name(place.segment), place.offset));
+    };
+    STET_TRY(in_context(found.file->read_at(place.offset, header)));
     if (!is_sealed(header)) return damaged(place, "header of the record is damaged");
-    if (!std::ranges::equal(header, record_header(key, place))) {
+    if (!std::ranges::equal(header, record_header(found.key, place))) {
         return damaged(place, "another record is in its place");
     }
+    STET_TRY(in_context(found.file->read_at(place.offset + kRecordHeaderBytes, payload)));
     if (const Hash128 checksum = xxh3_128(payload); checksum != place.checksum) {
         return damaged(place, fmt::format("payload is damaged: checksum {}, expected {}",
                                           checksum.hex(), place.checksum.hex()));
     }
-    return payload;
+    return {};
+}
+
+Result<std::span<const std::byte>> SegmentReader::read(const Hash256& key, const Place& place,
+                                                       std::vector<std::byte>& buffer) {
+    STET_ASSIGN(const Found found, find(key, place));
+    buffer.resize(place.size_bytes);
+    STET_TRY(read(found, buffer));
+    return std::span<const std::byte>(buffer);
 }
 
 Result<SegmentWriter> SegmentWriter::open(Env& env, std::filesystem::path directory,

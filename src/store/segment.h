@@ -88,15 +88,24 @@ class SegmentReader {
     // segment and offset; a segment that isn't there is corruption, too.
     Result<std::span<const std::byte>> read(const Hash256& key, const Place& place,
                                             std::vector<std::byte>& buffer);
+    // The same in two parts, so that payloads can be read by several threads at once: where the
+    // record is, then its payload, of exactly place.size_bytes, into memory of the caller's.
+    struct Found {
+        std::shared_ptr<const File> file;
+        Hash256 key;
+        Place place;
+    };
+    Result<Found> find(const Hash256& key, const Place& place);
+    static Status read(const Found& found, std::span<std::byte> payload);
     // Closes files, for instance before one is removed.
     void forget() { files_.clear(); }
 
   private:
-    Result<const File*> file(std::uint64_t number);
+    Result<std::shared_ptr<const File>> file(std::uint64_t number);
 
     Env* env_;
     std::filesystem::path directory_;
-    std::unordered_map<std::uint64_t, std::unique_ptr<File>> files_;
+    std::unordered_map<std::uint64_t, std::shared_ptr<const File>> files_;
 };
 
 // Appends the records of one commit at a time:
