@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "base/check.h"
 
@@ -24,6 +25,7 @@ struct PageRef::Page {
     std::atomic<std::uint32_t> claimed_rows{0};
     std::byte* data;
     bool is_poisoned;
+    Page* next;  // in the pool's list of free pages
 };
 
 PageRef::PageRef(const PageRef& other) : page_(other.page_) {
@@ -62,10 +64,12 @@ PagePool::PagePool(const Schema& schema, std::uint64_t limit_bytes)
 
 PagePool::~PagePool() {
     STET_CHECK(pages_in_use_ == 0);
-    for (auto& pages : free_) {
-        for (PageRef::Page* page : pages) {
+    for (PageRef::Page* page : free_) {
+        while (page != nullptr) {
+            PageRef::Page* const next = page->next;
             std::free(page->data);
             delete page;
+            page = next;
         }
     }
 }
@@ -94,23 +98,26 @@ Result<PageRef> PagePool::allocate_unfilled(std::size_t group) {
         bytes_in_use_ += size;
         ++pages_in_use_;
         poison = poison_;
-        if (!free_[group].empty()) {
-            page = free_[group].back();
-            free_[group].pop_back();
+        if (free_[group] != nullptr) {
+            page = free_[group];
+            free_[group] = page->next;
             free_bytes_ -= size;
         }
     }
     if (page == nullptr) {
         const std::size_t padded = (size + kPageAlignment - 1) / kPageAlignment * kPageAlignment;
         auto* data = static_cast<std::byte*>(std::aligned_alloc(kPageAlignment, padded));
-        if (data == nullptr) {
+        if (data != nullptr) {
+            page = new (std::nothrow) PageRef::Page{this, group, size, 1, 0, data, false, nullptr};
+        }
+        if (page == nullptr) {
+            std::free(data);
             const std::lock_guard lock(mutex_);
             bytes_in_use_ -= size;
             --pages_in_use_;
             return Status(Code::resource_exhausted,
                           fmt::format("the system has no {} bytes for a page of state", size));
         }
-        page = new PageRef::Page{this, group, size, 1, 0, data, false};
     }
     page->references.store(1, std::memory_order_relaxed);
     page->claimed_rows.store(0, std::memory_order_relaxed);
@@ -144,7 +151,8 @@ void PagePool::release(PageRef::Page* page) {
         --pages_in_use_;
         if (poison_) std::memset(page->data, std::to_integer<int>(*poison_), page->size_bytes);
         if (free_bytes_ + page->size_bytes <= kReserveBytes) {
-            free_[page->group].push_back(page);
+            page->next = free_[page->group];
+            free_[page->group] = page;
             free_bytes_ += page->size_bytes;
             return;
         }

@@ -94,7 +94,8 @@ class PagePool {
     Schema schema_;
     const std::uint64_t limit_bytes_;
     mutable std::mutex mutex_;
-    std::vector<std::vector<PageRef::Page*>> free_;  // by group
+    // By group, linked: a page that goes back must not need memory for it.
+    std::vector<PageRef::Page*> free_;
     std::uint64_t bytes_in_use_ = 0;
     std::uint64_t pages_in_use_ = 0;
     std::uint64_t free_bytes_ = 0;

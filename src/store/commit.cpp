@@ -41,12 +41,19 @@ Status check_extends(const SessionRow& session, const std::vector<state::Token>&
 
 Result<Turn> DirectoryStore::commit_turn(std::string_view name, const memory::Schema& schema,
                                          const state::Sequence& sequence, const NewTurn& turn) {
-    const Commit commit{std::string(name), &sequence, turn, std::nullopt};
-    return std::move(commit_turns(schema, {&commit, 1}).front());
+    try {
+        const Commit commit{std::string(name), &sequence, turn, std::nullopt};
+        return std::move(commit_turns(schema, {&commit, 1}).front());
+    } catch (const std::bad_alloc&) {
+        return Status(Code::resource_exhausted, "the system has no memory left for the store");
+    }
 }
 
+// Room for the answers is made before anything is committed.
 std::vector<Result<Turn>> DirectoryStore::commit_turns(const memory::Schema& schema,
                                                        std::span<const Commit> commits) {
+    std::vector<Result<Turn>> answers(commits.size(),
+                                      Status(Code::internal, "nothing was committed"));
     std::vector<Pending> batch;
     const Status done = guarded([&]() -> Status {
         STET_TRY(check_writable());
@@ -61,16 +68,17 @@ std::vector<Result<Turn>> DirectoryStore::commit_turns(const memory::Schema& sch
         }
         return ready.empty() ? Status() : commit_batch(schema, ready);
     });
-    std::vector<Result<Turn>> answers;
-    for (const Commit& commit : commits) {
-        const auto is_it = [&](const Pending& p) { return p.session.info.name == commit.session; };
+    for (std::size_t i = 0; i < commits.size(); ++i) {
+        const auto is_it = [&](const Pending& p) {
+            return p.session.info.name == commits[i].session;
+        };
         const auto pending = std::ranges::find_if(batch, is_it);
         if (!done || pending == batch.end()) {
-            answers.emplace_back(done ? Status(Code::internal, "nothing was committed") : done);
+            answers[i] = done ? Status(Code::internal, "nothing was committed") : done;
         } else if (!pending->status) {
-            answers.emplace_back(pending->status);
+            answers[i] = pending->status;
         } else {
-            answers.emplace_back(std::move(pending->steps[pending->answered++].row.turn));
+            answers[i] = std::move(pending->steps[pending->answered++].row.turn);
         }
     }
     return answers;

@@ -104,6 +104,8 @@ Result<std::unique_ptr<Store>> Store::open(Env& env, const std::filesystem::path
                                                    : open_owned(env, directory, options);
         if (store.is_ok()) return store;
         return store.status().with_context(fmt::format("store '{}'", directory.string()));
+    } catch (const std::bad_alloc&) {
+        return Status(Code::resource_exhausted, "the system has no memory left for the store");
     } catch (const std::exception& error) {
         return Status(Code::internal,
                       fmt::format("store '{}': {}", directory.string(), error.what()));
@@ -183,9 +185,10 @@ Result<SessionInfo> DirectoryStore::add_session(SessionRow row) {
     STET_TRY(make_room(kNewSessionBytes, {row.id}).status());
     STET_ASSIGN(Transaction transaction, catalogue_.begin());
     STET_TRY(catalogue_.insert(row).status());
+    // The answer is made before the commit: nothing may fail after it.
+    STET_ASSIGN(SessionRow added, require(row.info.name));
     STET_TRY(explained(transaction.commit()));
-    STET_ASSIGN(const SessionRow added, require(row.info.name));
-    return added.info;
+    return std::move(added.info);
 }
 
 Result<SessionInfo> DirectoryStore::create(std::string_view name, const Hash256& fingerprint,
@@ -334,8 +337,8 @@ Status DirectoryStore::remove(std::string_view name) {
         STET_TRY(catalogue_.remove_session(name));
         STET_TRY(catalogue_.prune(head));
         STET_TRY(explained(transaction.commit()));
-        lacking_.erase(std::string(name));
-        used_.erase(std::string(name));
+        if (const auto at = lacking_.find(name); at != lacking_.end()) lacking_.erase(at);
+        if (const auto at = used_.find(name); at != used_.end()) used_.erase(at);
         return {};
     });
 }

@@ -35,7 +35,8 @@ def leave_early(server, prompt):
 def client(server, seed, expected, until):
     choose = random.Random(seed)
     done = {200: 0, 503: 0}
-    while time.monotonic() < until:
+    # On a slow machine: until there is an answer at all.
+    while time.monotonic() < until or done[200] == 0:
         i = choose.randrange(len(PROMPTS))
         what = choose.random()
         if what < 0.15:
