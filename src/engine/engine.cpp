@@ -142,7 +142,10 @@ Status Engine::submit(Generation& generation) {
                         total, context_));
     }
     if (is_diffusion()) STET_TRY(begin_denoising(generation));
-    if (tokenizer_) generation.decoder_ = std::make_unique<text::StreamDecoder>(*tokenizer_);
+    if (tokenizer_) {
+        generation.decoder_ =
+            std::make_unique<text::StreamDecoder>(*tokenizer_, false, generation.options_.shown);
+    }
     generation.submitted_ms_ = now_ms();
     generations_.push_back(&generation);
     return {};

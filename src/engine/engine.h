@@ -52,6 +52,7 @@ struct GenerateOptions {
     SamplerOptions sampling;
     std::uint64_t tokens_max = 0;   // 0: until the model ends or the context is full
     std::vector<std::string> stop;  // texts that end the answer; not part of it
+    std::vector<Token> shown;       // control tokens that the text shows, sorted
     bool ignore_end = false;        // go on past end-of-generation tokens
     bool prompt_only = false;       // compute the prompt and end there, by length
     // Log-probabilities of each token of the answer and of so many of its rivals.

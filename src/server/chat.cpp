@@ -11,7 +11,7 @@ namespace {
 
 struct Prompt {
     std::vector<Token> tokens;
-    ChatOutput::Options output;
+    text::ChatOptions output;
 };
 
 Result<Prompt> finish_prompt(const Context& context, const ChatTurn& turn, std::string_view text,
@@ -23,20 +23,22 @@ Result<Prompt> finish_prompt(const Context& context, const ChatTurn& turn, std::
     if (prompt.tokens.empty()) {
         return Status(Code::invalid_argument, "the chat template made an empty prompt");
     }
-    prompt.output.has_tools = turn.input.tools.is_array() && !turn.input.tools.empty();
-    const std::size_t end = text.find_last_not_of(" \t\r\n");
-    prompt.output.starts_in_reasoning =
-        end != std::string_view::npos && text.substr(0, end + 1).ends_with("<think>");
+    const bool has_tools = turn.input.tools.is_array() && !turn.input.tools.empty();
+    prompt.output = text::chat_options_of(*context.chat_format, text,
+                                          has_tools ? dump(turn.input.tools) : std::string());
     return prompt;
 }
 
 Status start(Call& call, const ChatTurn& turn, Prompt prompt, std::vector<engine::Message> messages,
              const FormatMaker& make_format) {
     std::vector<std::shared_ptr<Job>> jobs;
+    const auto shown = text::marker_tokens(*call.context.chat_format, call.context.tokenizer(),
+                                           prompt.output.has_tools);
     for (std::int64_t i = 0; i < turn.choices; ++i) {
         auto job = std::make_shared<Job>();
         job->prompt = prompt.tokens;
         job->options = turn.options;
+        job->options.shown = shown;
         if (job->options.sampling.seed != 0) {
             job->options.sampling.seed += static_cast<std::uint64_t>(i);
         }
@@ -108,7 +110,9 @@ Status go_on(Call& call, ChatTurn turn, Keeper& keeper, store::Store& store,
              const FormatMaker& make_format) {
     STET_ASSIGN(History history, read_history(keeper, store, call.tenant, turn));
     if (history.made) {
-        deliver_made(call, std::move(*history.made), make_format({}), turn.is_stream);
+        text::ChatOptions output;
+        output.format = call.context.chat_format;
+        deliver_made(call, std::move(*history.made), make_format(output), turn.is_stream);
         return {};
     }
     const auto render = [&](const std::vector<engine::Message>& messages, bool generation_prompt) {

@@ -30,7 +30,7 @@ struct ChatTurn {
 };
 
 // Makes the format when it is known how the prompt ends.
-using FormatMaker = std::function<std::unique_ptr<AnswerFormat>(const ChatOutput::Options&)>;
+using FormatMaker = std::function<std::unique_ptr<AnswerFormat>(const text::ChatOptions&)>;
 
 void add_responses_routes(std::vector<Route>& routes);
 

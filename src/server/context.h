@@ -17,6 +17,7 @@
 #include "server/keys.h"
 #include "server/settings.h"
 #include "server/slot_files.h"
+#include "text/chat_parser.h"
 #include "text/chat_template.h"
 
 namespace spdlog {
@@ -34,6 +35,7 @@ struct Context {
     std::unique_ptr<engine::Engine> engine;
     Hash256 fingerprint;
     std::unique_ptr<text::ChatTemplate> chat_template;
+    const text::ChatFormat* chat_format = nullptr;  // how the model writes calls and reasoning
     std::shared_ptr<spdlog::logger> log;
     // Their order of destruction is Server's business.
     std::unique_ptr<Keeper> keeper;         // null: nothing is durable

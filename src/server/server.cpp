@@ -80,6 +80,7 @@ Status load_model(const ServerOptions& options, Context& context) {
     STET_ASSIGN(context.engine, engine::Engine::create(std::move(file), engine));
     STET_ASSIGN(auto chat_template, text::ChatTemplate::for_model(*context.engine->model().file));
     context.chat_template = std::make_unique<text::ChatTemplate>(std::move(chat_template));
+    context.chat_format = &text::chat_format_of(context.chat_template->source());
     context.model_name = settings.alias.empty()
                              ? std::filesystem::path(settings.model).filename().string()
                              : settings.alias;

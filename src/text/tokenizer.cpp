@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <new>
@@ -124,7 +125,8 @@ void TokenizerBase::append_byte_tokens(std::string_view bytes, std::vector<Token
 }
 
 std::string StreamDecoder::add(Token token) {
-    held_ += tokenizer_->piece(token, special_);
+    const bool is_shown = special_ || std::binary_search(shown_.begin(), shown_.end(), token);
+    held_ += tokenizer_->piece(token, is_shown);
     std::string complete;
     std::size_t done = 0;
     while (done < held_.size()) {

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gguf/gguf.h"
@@ -54,14 +55,17 @@ class Tokenizer {
 // so that what is printed is always valid text.
 class StreamDecoder {
   public:
-    explicit StreamDecoder(const Tokenizer& tokenizer, bool special = false)
-        : tokenizer_(&tokenizer), special_(special) {}
+    // `shown`, sorted: control tokens that come as text even without `special`.
+    explicit StreamDecoder(const Tokenizer& tokenizer, bool special = false,
+                           std::vector<Token> shown = {})
+        : tokenizer_(&tokenizer), special_(special), shown_(std::move(shown)) {}
     std::string add(Token token);  // text that is complete now; may be empty
     std::string finish();          // what was held back, broken sequences as U+FFFD
 
   private:
     const Tokenizer* tokenizer_;
     bool special_;
+    std::vector<Token> shown_;
     std::string held_;
 };
 

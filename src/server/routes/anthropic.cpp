@@ -35,17 +35,29 @@ Json stop_sequence(const Answer& answer) {
     return answer.stop == engine::StopReason::stop_text ? Json(answer.stop_text) : Json();
 }
 
+// Letters, digits, "-" and "_" only, as the interface promises.
+std::string block_id(std::string_view id) {
+    if (id.starts_with("call_")) id.remove_prefix(std::string_view("call_").size());
+    std::string made = "toolu_";
+    for (const char c : id) {
+        const bool is_plain =
+            (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+        made += is_plain ? c : '_';
+    }
+    return made;
+}
+
 Json call_block(const ToolCall& call) {
     auto input = parse_object(call.arguments);
     return {{"type", "tool_use"},
-            {"id", "toolu_" + call.id.substr(std::string_view("call_").size())},
+            {"id", block_id(call.id)},
             {"name", call.name},
             {"input", input ? std::move(*input) : Json::object()}};
 }
 
 class MessageFormat : public AnswerFormat {
   public:
-    MessageFormat(const Context& context, const ChatOutput::Options& output)
+    MessageFormat(const Context& context, const text::ChatOptions& output)
         : context_(context), output_(output), id_("msg_" + random_hex(kIdBytes)) {}
 
     std::string begin() override {
@@ -251,7 +263,7 @@ Status messages(Call& call) {
         }
     }
     STET_TRY(read_chat(context, fields, turn.input));
-    const auto make_format = [&context](const ChatOutput::Options& output) {
+    const auto make_format = [&context](const text::ChatOptions& output) {
         return std::make_unique<MessageFormat>(context, output);
     };
     return run_chat(call, std::move(turn), make_format);

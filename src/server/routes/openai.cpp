@@ -1,6 +1,8 @@
 // OpenAI's /v1/chat/completions.
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "base/try.h"
 #include "server/answer_json.h"
 #include "server/chat.h"
@@ -12,11 +14,12 @@ namespace {
 
 constexpr std::size_t kIdBytes = 12;
 
-Json calls_json(const std::vector<ToolCall>& calls, bool with_index) {
+// `first`: the index of the first in the answer, for a stream.
+Json calls_json(const std::vector<ToolCall>& calls, std::optional<std::size_t> first) {
     Json list = Json::array();
     for (std::size_t i = 0; i < calls.size(); ++i) {
         Json call = Json::object();
-        if (with_index) call["index"] = i;
+        if (first) call["index"] = *first + i;
         call["id"] = calls[i].id;
         call["type"] = "function";
         call["function"] = {{"name", calls[i].name}, {"arguments", calls[i].arguments}};
@@ -28,7 +31,7 @@ Json calls_json(const std::vector<ToolCall>& calls, bool with_index) {
 class ChatFormat : public AnswerFormat {
   public:
     ChatFormat(const Context& context, std::size_t choices, bool has_usage,
-               const ChatOutput::Options& output)
+               const text::ChatOptions& output)
         : context_(context),
           has_usage_(has_usage),
           options_(output),
@@ -50,12 +53,14 @@ class ChatFormat : public AnswerFormat {
         }
         const ChatDelta delta = outputs_[choice].add(progress.text);
         if (delta.is_empty() && logprobs.is_null()) return {};
-        return event(chunk(choice, delta_json(delta), std::move(logprobs), nullptr));
+        return event(chunk(choice, delta_json(choice, delta), std::move(logprobs), nullptr));
     }
     std::string finished(std::size_t choice, const Answer& answer) override {
         const ChatDelta delta = outputs_[choice].finish();
         std::string text;
-        if (!delta.is_empty()) text = event(chunk(choice, delta_json(delta), nullptr, nullptr));
+        if (!delta.is_empty()) {
+            text = event(chunk(choice, delta_json(choice, delta), nullptr, nullptr));
+        }
         return text + event(chunk(choice, Json::object(), nullptr, reason(choice, answer)));
     }
     std::string end(const std::vector<Answer>& answers) override {
@@ -83,7 +88,7 @@ class ChatFormat : public AnswerFormat {
             if (!output.reasoning().empty()) message["reasoning_content"] = output.reasoning();
             if (!output.calls().empty()) {
                 if (output.content().empty()) message["content"] = nullptr;
-                message["tool_calls"] = calls_json(output.calls(), false);
+                message["tool_calls"] = calls_json(output.calls(), std::nullopt);
             }
             Json logprobs;
             if (!answers[i].logprobs.empty()) {
@@ -111,11 +116,14 @@ class ChatFormat : public AnswerFormat {
         json["timings"] = timings_json(answers.front());
         json["stet"] = reuse_json(answers.front());
     }
-    static Json delta_json(const ChatDelta& delta) {
+    Json delta_json(std::size_t choice, const ChatDelta& delta) const {
         Json json = Json::object();
         if (!delta.reasoning.empty()) json["reasoning_content"] = delta.reasoning;
         if (!delta.content.empty()) json["content"] = delta.content;
-        if (!delta.calls.empty()) json["tool_calls"] = calls_json(delta.calls, true);
+        if (!delta.calls.empty()) {
+            const std::size_t first = outputs_[choice].calls().size() - delta.calls.size();
+            json["tool_calls"] = calls_json(delta.calls, first);
+        }
         return json;
     }
     Json chunk(std::size_t choice, Json delta, Json logprobs, Json reason) const {
@@ -132,7 +140,7 @@ class ChatFormat : public AnswerFormat {
 
     const Context& context_;
     bool has_usage_;
-    ChatOutput::Options options_;
+    text::ChatOptions options_;
     std::string id_;
     std::int64_t created_;
     std::vector<ChatOutput> outputs_;
@@ -203,7 +211,7 @@ Status chat_completion(Call& call) {
         turn.input.template_options = *options;
     }
     const auto choices = static_cast<std::size_t>(turn.choices);
-    const auto make_format = [&context, choices, has_usage](const ChatOutput::Options& output) {
+    const auto make_format = [&context, choices, has_usage](const text::ChatOptions& output) {
         return std::make_unique<ChatFormat>(context, choices, has_usage, output);
     };
     return run_chat(call, std::move(turn), make_format);

@@ -18,7 +18,7 @@ constexpr std::size_t kIdBytes = 16;
 class ResponseFormat : public AnswerFormat {
   public:
     ResponseFormat(const Context& context, std::string id, Json previous,
-                   const ChatOutput::Options& output)
+                   const text::ChatOptions& output)
         : context_(context),
           id_(std::move(id)),
           previous_(std::move(previous)),
@@ -43,7 +43,7 @@ class ResponseFormat : public AnswerFormat {
                          with(at, {{"text", output_.content()}, {"logprobs", Json::array()}}));
             text += next("response.content_part.done", with(at, {{"part", part()}}));
             text += next("response.output_item.done",
-                         {{"output_index", 0}, {"item", message("completed")}});
+                         {{"output_index", message_index_}, {"item", message("completed")}});
         }
         return text;
     }
@@ -108,9 +108,12 @@ class ResponseFormat : public AnswerFormat {
         const bool is_cut = finish_reason(answer) == "length";
         Json json = head(is_cut ? "incomplete" : "completed");
         if (is_cut) json["incomplete_details"] = {{"reason", "max_output_tokens"}};
-        if (has_message_) json["output"].push_back(message("completed"));
         for (const ToolCall& call : output_.calls()) {
             json["output"].push_back(call_item(call, "completed"));
+        }
+        if (has_message_) {
+            const auto at = static_cast<std::ptrdiff_t>(message_index_);
+            json["output"].insert(json["output"].begin() + at, message("completed"));
         }
         json["usage"] = {{"input_tokens", answer.prompt_tokens},
                          {"input_tokens_details", {{"cached_tokens", answer.reuse.reused_tokens}}},
@@ -127,7 +130,7 @@ class ResponseFormat : public AnswerFormat {
         return event(type, json);
     }
     Json place() const {
-        return {{"item_id", message_id_}, {"output_index", 0}, {"content_index", 0}};
+        return {{"item_id", message_id_}, {"output_index", message_index_}, {"content_index", 0}};
     }
     static Json with(Json json, const Json& more) {
         json.update(more);
@@ -138,16 +141,17 @@ class ResponseFormat : public AnswerFormat {
         if (!delta.content.empty()) {
             if (!has_message_) {
                 has_message_ = true;
+                message_index_ = output_.calls().size() - delta.calls.size();
                 Json empty = part();
                 empty["text"] = "";
                 text += next("response.output_item.added",
-                             {{"output_index", 0}, {"item", message("in_progress")}});
+                             {{"output_index", message_index_}, {"item", message("in_progress")}});
                 text += next("response.content_part.added", with(place(), {{"part", empty}}));
             }
             text += next("response.output_text.delta",
                          with(place(), {{"delta", delta.content}, {"logprobs", Json::array()}}));
         }
-        std::size_t index = has_message_ ? 1 : 0;
+        std::size_t index = output_.calls().size() - delta.calls.size() + (has_message_ ? 1 : 0);
         for (const ToolCall& call : delta.calls) {
             const Json at = {{"item_id", "fc_" + call.id}, {"output_index", index}};
             text += next("response.output_item.added",
@@ -169,6 +173,7 @@ class ResponseFormat : public AnswerFormat {
     std::int64_t created_;
     ChatOutput output_;
     bool has_message_ = false;
+    std::size_t message_index_ = 0;  // calls may come before it
     std::uint64_t sequence_ = 0;
 };
 
@@ -258,7 +263,7 @@ Status respond(Call& call) {
         turn.must_exist = !previous.empty();
     }
     const Json before = previous.empty() ? Json() : Json(previous);
-    const auto make_format = [&context, id, before](const ChatOutput::Options& output) {
+    const auto make_format = [&context, id, before](const text::ChatOptions& output) {
         return std::make_unique<ResponseFormat>(context, id, before, output);
     };
     return run_chat(call, std::move(turn), make_format);
