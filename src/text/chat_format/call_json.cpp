@@ -1,5 +1,6 @@
 #include "text/chat_format/call_json.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "text/chat_format/scan.h"
@@ -133,6 +134,7 @@ std::optional<std::string> json_of_keywords(std::string_view text) {
         const std::string_view key = without_blanks(text.substr(0, equals));
         text = without_blanks(text.substr(equals + 1));
         if (key.empty() || text.empty()) return std::nullopt;
+        if (text.front() == '{' || text.front() == '[') return std::nullopt;
         std::size_t end = 0;
         if (text.front() == '"') {
             for (end = 1; end < text.size() && text[end] != '"'; ++end) {
@@ -144,7 +146,7 @@ std::optional<std::string> json_of_keywords(std::string_view text) {
         }
         if (end > text.size()) return std::nullopt;
         const Json value = Json::parse(text.substr(0, end), nullptr, false);
-        if (value.is_discarded() || value.is_structured()) return std::nullopt;
+        if (value.is_discarded()) return std::nullopt;
         json += (json.size() > 1 ? "," : "") + json_string(key) + ":" + dump(value);
         text = without_blanks(text.substr(end));
         if (text.empty()) break;

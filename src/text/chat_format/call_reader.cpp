@@ -29,7 +29,7 @@ std::string nested_json(std::string_view text, std::string_view open, int depth)
     text = without_blanks(text);
     if (!text.starts_with(open) || depth > kNestingMax) return json_value(whole, false);
     while (!text.empty()) {
-        const std::size_t key_end = text.find('>');
+        const std::size_t key_end = text.find('>', open.size());
         if (!text.starts_with(open) || key_end == std::string_view::npos) {
             return json_string(whole);
         }

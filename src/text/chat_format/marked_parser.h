@@ -48,7 +48,6 @@ class MarkedParser {
     std::size_t begin_ = 0;  // what is before it has been given away
     std::size_t scan_ = 0;   // in a section: what is before it has been read
     std::string_view reasoning_close_;
-    std::size_t blanks_ = 0;         // at the end of reasoning, held back
     bool has_reasoning_ = false;     // some has been given
     bool trims_ = false;             // blanks between parts belong to neither
     bool is_bare_ = false;           // calls without any marker

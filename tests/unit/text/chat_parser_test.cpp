@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "text/chat_format/format.h"
+#include "unit/text/tokenizer_support.h"
 
 namespace stet::text {
 namespace {
@@ -407,6 +408,76 @@ TEST(ChatParser, HostileTextIsBounded) {
             }
         }
     }
+}
+
+// What a call holds is never guessed from brackets without quotes: such code is for the
+// interpreter.
+TEST(ChatParser, KeywordsOfBuiltInToolsAreNumbersWordsAndTexts) {
+    const auto call = [](std::string_view inner) {
+        ChatParser parser(chat_options_of(*find_chat_format("llama3"), "", kTools));
+        parser.add("<|python_tag|>search.call(" + std::string(inner) + ")");
+        parser.finish();
+        return parser.calls().at(0).name;
+    };
+    EXPECT_EQ(call(R"(a="x", b=true, c=1.5, d=null)"), "search");
+    EXPECT_EQ(call("a=[1]"), "python");
+    EXPECT_EQ(call("a={}"), "python");
+    EXPECT_EQ(call("a="), "python");
+    EXPECT_EQ(call("a=" + std::string(1 << 20, '[')), "python");
+}
+
+TEST(ChatFormats, PublishedTemplatesTeachTheirForm) {
+    const std::pair<const char*, const char*> expected[] = {
+        {"openai-gpt-oss-120b", "gpt-oss"},
+        {"meetkai-functionary-medium-v3.1", "functionary-3.1"},
+        {"meetkai-functionary-medium-v3.2", "functionary-3.2"},
+        {"Kimi-K2-Instruct", "kimi-k2"},
+        {"Kimi-K3", "kimi-k3"},
+        {"CohereForAI-c4ai-command-r-plus-tool_use", "command-r"},
+        {"CohereForAI-c4ai-command-r7b-12-2024-tool_use", "command-r7b"},
+        {"deepseek-ai-DeepSeek-R1-Distill-Llama-8B", "deepseek"},
+        {"deepseek-ai-DeepSeek-V3.1", "deepseek"},
+        {"deepseek-ai-DeepSeek-V3.2", "deepseek-dsml"},
+        {"MiniMax-M1", "tool-calls-tag"},
+        {"MiniMax-M2", "minimax-m2"},
+        {"MiniMax-M3", "minimax-m3"},
+        {"GLM-4.6", "glm"},
+        {"ByteDance-Seed-OSS", "seed-oss"},
+        {"mistralai-Mistral-Nemo-Instruct-2407", "mistral"},
+        {"mistralai-Ministral-3-14B-Reasoning-2512", "mistral"},
+        {"NVIDIA-Nemotron-Nano-v2", "nemotron"},
+        {"fireworks-ai-llama-3-firefunction-v2", "firefunction"},
+        {"ibm-granite-granite-3.3-2B-Instruct", "granite"},
+        {"NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "hermes"},
+        {"Qwen-Qwen3-0.6B", "hermes"},
+        {"Qwen3-Coder", "hermes"},
+        {"meta-llama-Llama-3.1-8B-Instruct", "llama3"},
+        {"meta-llama-Llama-3.2-3B-Instruct", "llama3"},
+        {"google-gemma-2-2b-it", "any"}};
+    for (const auto& [file, format] : expected) {
+        const auto path = test_cache() / "templates" / (std::string(file) + ".jinja");
+        STET_NEED_FILE(path);
+        EXPECT_EQ(chat_format_of(read_text(path)).name, format) << file;
+    }
+    EXPECT_EQ(chat_format_of("").name, "any");
+}
+
+// A control token that is a marker comes as text, others stay hidden.
+TEST(ChatFormats, MarkersReachTheParser) {
+    SmallVocabulary small("llama");
+    small.add("<unk>", kTypeUnknown);
+    const Token end = small.add("</s>", kTypeControl);
+    small.add_bytes();
+    const Token calls = small.add("[TOOL_CALLS]", kTypeControl);
+    const Token arguments = small.add("[ARGS]", kTypeControl);
+    const auto tokenizer = small.load();
+    ASSERT_TRUE(tokenizer) << tokenizer.status().to_string();
+    const ChatFormat& format = *find_chat_format("mistral");
+    EXPECT_EQ(marker_tokens(format, **tokenizer, false), Tokens{});
+    EXPECT_EQ(marker_tokens(format, **tokenizer, true), (Tokens{calls, arguments}));
+    StreamDecoder decoder(**tokenizer, false, {calls, arguments});
+    EXPECT_EQ(decoder.add(end), "");
+    EXPECT_EQ(decoder.add(calls), "[TOOL_CALLS]");
 }
 
 }  // namespace
