@@ -24,6 +24,7 @@ bench: build  ## speed and memory beside llama.cpp; writes bench/*results.md (fi
 	@.venv/bin/python bench/bench.py $(BENCH_ARGS)
 	@scripts/build.sh build store_bench -DSTET_BUILD_BENCH=ON
 	@.venv/bin/python bench/state_bench.py
+	@.venv/bin/python bench/families.py $(FAMILIES_ARGS)
 
 sanitize:  ## all tests under AddressSanitizer and UBSan, in build-asan
 	@scripts/test.sh build-asan -DSTET_SANITIZE=address,undefined

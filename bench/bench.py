@@ -31,6 +31,9 @@ WORDS = ("the river town keeps a small library near old stone bridge where child
          "until evening bells call them home").split()
 
 
+FAMILIES_TITLE = "## Families\n"
+
+
 @dataclasses.dataclass
 class Case:
     """One thing to measure: a prompt of some length, then some decoded tokens."""
@@ -194,6 +197,13 @@ def ggml_version():
     return "unknown"
 
 
+def kept_families(path):
+    """The section that families.py writes stays until it runs again."""
+    text = path.read_text() if path.is_file() else ""
+    begin = text.find(FAMILIES_TITLE)
+    return "\n" + text[begin:] if begin >= 0 else ""
+
+
 def report(options, results, load_before):
     load = f"{load_before:.1f} before, {os.getloadavg()[0]:.1f} at the end"
     lines = ["# Benchmark results", "", "Written by `make bench`; how to read it: README.md here.", "",
@@ -207,7 +217,7 @@ def report(options, results, load_before):
         rows, of_model = table(name, cases, memory)
         lines += rows
         ratios += of_model
-    text = "\n".join(lines)
+    text = "\n".join(lines) + kept_families(options.out)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(text)
     print("\n" + text)

@@ -71,6 +71,8 @@ std::string layer_range(const model::LayerFacts& layers) {
 
 std::string layers_text(const model::Config& config) {
     std::string text = fmt::format("\n{} layers\n", config.layers.size());
+    const model::Facts encoder = model::describe_encoder(config);
+    if (!encoder.kind.empty()) text += fmt::format("{:7}  {}\n", "before", to_line(encoder));
     for (const model::LayerFacts& layers : model::describe_layers(config)) {
         std::string head = fmt::format("{:>7}", layer_range(layers));
         for (const model::Facts& mixer : layers.mixers) {
@@ -121,6 +123,10 @@ Json facts_json(const model::Facts& facts) {
     return json;
 }
 
+Json facts_or_null(const model::Facts& facts) {
+    return facts.kind.empty() ? Json() : facts_json(facts);
+}
+
 Json layers_json(const model::Config& config) {
     Json json = Json::array();
     for (const model::LayerFacts& layers : model::describe_layers(config)) {
@@ -129,7 +135,7 @@ Json layers_json(const model::Config& config) {
         json.push_back({{"first", layers.first},
                         {"last", layers.last},
                         {"mixers", std::move(mixers)},
-                        {"ffn", layers.ffn.kind.empty() ? Json() : facts_json(layers.ffn)},
+                        {"ffn", facts_or_null(layers.ffn)},
                         {"groups", layers.groups}});
     }
     return json;
@@ -155,6 +161,7 @@ Json model_json(const gguf::File& file, const model::Config& config) {
               {"context_length", config.context_length},
               {"vocabulary", config.vocabulary},
               {"width", config.width}}},
+            {"encoder", facts_or_null(model::describe_encoder(config))},
             {"layers", layers_json(config)},
             {"state",
              {{"schema_hash", config.schema.hash().hex()},

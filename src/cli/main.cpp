@@ -83,6 +83,7 @@ int run(int argc, char** argv) {
     app.require_subcommand(1);
     add_run(app, action, argc > 0 ? argv[0] : "stet");
     add_serve(app, action);
+    add_embed(app, action);
     add_session(app, action);
     add_inspect(app, action);
     add_selftest(app, action);

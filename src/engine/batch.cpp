@@ -37,6 +37,7 @@ Status Batch::add(const Part& part) {
     }
     counts_.push_back(static_cast<std::uint32_t>(history.size() - first));
     encodes_ = part.encodes;
+    hidden_ = part.hidden;
     sequences_.push_back(part.sequence);
     appends_.push_back(std::move(append));
     return {};
@@ -48,6 +49,7 @@ const exec::Step& Batch::step() {
     step_.positions = positions_;
     step_.output_rows = output_rows_;
     step_.encodes = encodes_;
+    step_.hidden = hidden_;
     step_.segments.resize(pool_->schema().groups.size());
     std::uint32_t token_begin = 0;
     for (std::size_t i = 0; i < appends_.size(); ++i) {

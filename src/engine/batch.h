@@ -40,6 +40,9 @@ struct Part {
     // The model's encoder reads them (T5), all at once and at the begin of the sequence. Logits are
     // none, and so must all parts of the step be.
     bool encodes = false;
+    // The answer has the hidden state after the last norm, [width] a row, instead of logits. All
+    // parts of a step agree on it. With `encodes`: the encoder's answer, of all tokens.
+    bool hidden = false;
     RowRange rows = {};  // whose logits are wanted, with Logits::some
 
     RowRange wanted() const {
@@ -70,6 +73,7 @@ class Batch {
     std::vector<std::int32_t> positions_;
     std::vector<std::int32_t> output_rows_;
     bool encodes_ = false;
+    bool hidden_ = false;
     exec::Step step_;
 };
 

@@ -86,9 +86,12 @@ Status Engine::check_tokens(std::span<const Token> tokens) const {
     return {};
 }
 
-// What an encoder reads is a step of its own.
-Status Engine::check_encoding(std::span<const Part> parts) const {
+// What an encoder reads is a step of its own, and so is what answers hidden states.
+Status Engine::check_kinds(std::span<const Part> parts) const {
     for (const Part& part : parts) {
+        if (part.hidden != parts[0].hidden || (part.hidden && part.keep_logits)) {
+            return Status(Code::invalid_argument, "a step answers either logits or hidden states");
+        }
         if (part.encodes != parts[0].encodes) {
             return Status(Code::invalid_argument,
                           "a step either encodes all of its sequences or none");
@@ -98,7 +101,8 @@ Status Engine::check_encoding(std::span<const Part> parts) const {
             return Status(Code::invalid_argument,
                           fmt::format("{} has no encoder", model_->config.architecture->name));
         }
-        if (part.sequence->position() != 0 || part.logits != Logits::none) {
+        const Logits answered = part.hidden ? Logits::all : Logits::none;
+        if (part.sequence->position() != 0 || part.logits != answered) {
             return Status(Code::invalid_argument,
                           fmt::format("an encoder reads the begin of a sequence and gives no "
                                       "logits; this one has {} tokens",
@@ -110,7 +114,7 @@ Status Engine::check_encoding(std::span<const Part> parts) const {
 
 Result<std::span<const float>> Engine::run(std::span<const Part> parts) {
     Batch batch(*pool_);
-    STET_TRY(check_encoding(parts));
+    STET_TRY(check_kinds(parts));
     for (const Part& part : parts) {
         const std::uint64_t position = part.sequence->position();
         if (part.tokens.empty() ||

@@ -129,7 +129,8 @@ class Engine {
     ~Engine();
 
     // Runs one step over all parts: either every sequence has its tokens afterwards, or none has.
-    // Answers the logits row after row, [rows][vocabulary]; valid until the next step.
+    // Answers the logits row after row, [rows][vocabulary], or hidden states where they are asked
+    // for, [rows][width]; valid until the next step.
     Result<std::span<const float>> run(std::span<const Part> parts);
 
     // Adds a generation to the loop. It must stay alive until is_done() or withdraw().
@@ -167,7 +168,7 @@ class Engine {
   private:
     Engine() = default;
 
-    Status check_encoding(std::span<const Part> parts) const;
+    Status check_kinds(std::span<const Part> parts) const;
     bool must_encode(const Generation& generation) const {
         return has_encoder() && !generation.next_ && generation.sequence_.position() == 0;
     }

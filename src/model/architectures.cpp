@@ -389,6 +389,10 @@ const Architecture* find_architecture(std::string_view name) {
     return found == kArchitectures.end() ? nullptr : found;
 }
 
+bool is_encoder_alone(std::string_view name) {
+    return name.find("bert") != name.npos || name == "t5encoder" || name.ends_with("-embedding");
+}
+
 std::string nearest_architectures(std::string_view name) {
     constexpr std::size_t kShown = 3;
     std::vector<std::string_view> names;

@@ -397,6 +397,8 @@ struct Architecture {
 
 std::span<const Architecture> architectures();
 const Architecture* find_architecture(std::string_view name);
+// Of the BERT family and its like, which none of the rows is.
+bool is_encoder_alone(std::string_view name);
 // Names close to `name`, for messages: "qwen2, qwen3".
 std::string nearest_architectures(std::string_view name);
 

@@ -243,8 +243,12 @@ Result<Config> resolve(const gguf::File& file, const StateTypes& types) {
     if (row == nullptr) {
         return Status(
             Code::unimplemented,
-            fmt::format("{}: architecture '{}' is not supported; nearest supported: {}",
-                        file.path().string(), *architecture, nearest_architectures(*architecture)));
+            fmt::format("{}: architecture '{}' {}; nearest supported: {}", file.path().string(),
+                        *architecture,
+                        is_encoder_alone(*architecture)
+                            ? "is an encoder alone, and those are not supported yet"
+                            : "is not supported",
+                        nearest_architectures(*architecture)));
     }
     const Keys keys(file, *architecture);
     Config config;

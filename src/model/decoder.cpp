@@ -25,7 +25,8 @@ class Decoder {
           row_(*builder.config().architecture),
           weights_(builder.weights()) {}
 
-    void build();
+    // `hidden`: the answer is what the head would read.
+    void build(bool hidden);
 
   private:
     // What a layer's branches read.
@@ -220,9 +221,7 @@ void Decoder::head(ggml_tensor* x) {
             });
         x = ggml_concat(context_, none, x, 0);
     }
-    ggml_set_output(x);
-    builder_.graph().logits = x;
-    builder_.expand(x);
+    builder_.answer(x);
 }
 
 // The embedding through all layers, wanted columns only.
@@ -234,7 +233,7 @@ ggml_tensor* Decoder::run(ggml_tensor* x) {
     return config_.stacks.size != 0 ? stacks(x) : layers(0, config_.layers.size(), x);
 }
 
-void Decoder::build() {
+void Decoder::build(bool hidden) {
     for (std::size_t i = 0; i < config_.layers.size(); ++i) {
         if (config_.layers[i].has_rows) last_with_rows_ = i;
     }
@@ -243,7 +242,10 @@ void Decoder::build() {
     ggml_tensor* x = run(embedded_);
     if (x == nullptr) return;
     // The stacks' last norm is the output's, and so is the streams' own.
-    if (config_.stacks.size == 0 && row_.pre_norm != PreNorm::in_streams) x = builder_.norm(x, weights_.output_norm);
+    if (config_.stacks.size == 0 && row_.pre_norm != PreNorm::in_streams) {
+        x = builder_.norm(x, weights_.output_norm);
+    }
+    if (hidden) return builder_.answer(ggml_cont(context_, x));
     head(x);
 }
 
@@ -257,11 +259,11 @@ std::size_t node_count(const Config& config) {
 
 Result<std::unique_ptr<exec::Graph>> build_decoder(const Config& config, const Weights& weights,
                                                    exec::Backend& backend, std::uint32_t tokens,
-                                                   std::uint32_t outputs) {
+                                                   std::uint32_t outputs, bool hidden) {
     auto graph = std::make_unique<exec::Graph>(node_count(config));
     if (!config.step_rows.planes.empty()) graph->reserve_step_rows(config.step_rows, tokens);
     StepBuilder builder(config, weights, *graph, tokens, outputs);
-    Decoder(builder).build();
+    Decoder(builder).build(hidden);
     STET_TRY(graph->allocate(backend, tokens <= kAdaptiveTokensMax));
     return graph;
 }

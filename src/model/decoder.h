@@ -17,9 +17,10 @@
 
 namespace stet::model {
 
-// A graph for `tokens` columns of which `outputs` get logits (0: the step only fills the state).
+// A graph for `tokens` columns of which `outputs` get logits (0: the step only fills the state), or
+// with `hidden` the state after the last norm that logits are made of.
 Result<std::unique_ptr<exec::Graph>> build_decoder(const Config& config, const Weights& weights,
                                                    exec::Backend& backend, std::uint32_t tokens,
-                                                   std::uint32_t outputs);
+                                                   std::uint32_t outputs, bool hidden);
 
 }  // namespace stet::model

@@ -42,6 +42,14 @@ class Teller {
         if (kind == exec::Window::none) return *this;
         return add(kind == exec::Window::chunked ? "chunk" : "window", std::uint64_t{tokens});
     }
+    Teller& add(const std::optional<PooledIndexerPlan>& indexer) {
+        if (!indexer) return *this;
+        if (!indexer->is_own) return add("pooled_keys", std::string("of an earlier layer"));
+        add("indexer_heads", std::uint64_t{indexer->heads});
+        add("indexer_key_size", std::uint64_t{indexer->key_size});
+        add("tokens_a_pooled_key", std::uint64_t{indexer->ratio});
+        return add("pooled_keys_chosen", std::uint64_t{indexer->pools_max});
+    }
     Facts take() { return std::move(facts_); }
 
   private:
@@ -55,6 +63,7 @@ Facts describe(const GqaPlan& plan) {
     teller.add(plan.window_kind, plan.window).add(plan.rope);
     teller.add("softcap", plan.softcap, 0.0F).add("alibi", plan.alibi, 0.0F);
     if (plan.indexer) teller.add("indexer_heads", plan.indexer->heads);
+    teller.add(plan.pooled_indexer);
     if (!plan.has_rows) teller.add("rows", std::string("of an earlier layer"));
     return teller.take();
 }
@@ -65,6 +74,7 @@ Facts describe(const MlaPlan& plan) {
     teller.add("row_rank", plan.row_rank).add("key_size", plan.key_size);
     teller.add("value_size", plan.value_size).add(plan.window_kind, plan.window).add(plan.rope);
     if (plan.indexer) teller.add("rows_chosen", plan.indexer->rows_max);
+    teller.add(plan.pooled_indexer);
     if (!plan.is_absorbed) teller.add("rows", std::string("opened"));
     return teller.take();
 }
@@ -179,6 +189,31 @@ Facts describe(const ChannelMixPlan& plan) {
     return Teller("channel mixing").add("size", plan.size).take();
 }
 
+Facts describe(const NgramPlan& plan) {
+    return Teller("n-gram embeddings")
+        .add("longest", plan.size)
+        .add("rows_a_token", plan.heads.size())
+        .add("row_size", plan.head_size)
+        .add("taps", plan.taps)
+        .take();
+}
+
+// T5's decoder layers have no plans of their own.
+LayerFacts describe_decoder_layer(const EncoderDecoder& plan) {
+    LayerFacts made;
+    made.mixers.push_back(Teller("attention")
+                              .add("heads", plan.heads)
+                              .add("key_size", plan.size)
+                              .add("distance_buckets", plan.buckets)
+                              .take());
+    made.mixers.push_back(Teller("attention to what was encoded")
+                              .add("heads", plan.heads)
+                              .add("key_size", plan.size)
+                              .take());
+    made.ffn = Teller("feed-forward").add("size", plan.ffn_size).take();
+    return made;
+}
+
 // Groups with planes of executed layer `layer`.
 std::vector<std::string> groups_of(const memory::Schema& schema, std::size_t layer) {
     std::vector<std::string> names;
@@ -198,13 +233,17 @@ std::vector<LayerFacts> describe_layers(const Config& config) {
     std::vector<LayerFacts> all;
     for (std::size_t i = 0; i < config.layers.size(); ++i) {
         LayerFacts made;
+        if (config.encoder.encoder_layers != 0) made = describe_decoder_layer(config.encoder);
         made.first = made.last = i;
+        if (config.layers[i].ngram) made.mixers.push_back(describe(*config.layers[i].ngram));
         for (const MixerPlan& mixer : config.layers[i].mixers) {
             made.mixers.push_back(
                 std::visit([](const auto& plan) { return describe(plan); }, mixer));
         }
-        made.ffn =
-            std::visit([](const auto& plan) { return describe(plan); }, config.layers[i].ffn);
+        if (!std::holds_alternative<NoFfn>(config.layers[i].ffn)) {
+            made.ffn =
+                std::visit([](const auto& plan) { return describe(plan); }, config.layers[i].ffn);
+        }
         made.groups = groups_of(config.schema, i);
         if (!all.empty() && all.back().mixers == made.mixers && all.back().ffn == made.ffn &&
             all.back().groups == made.groups) {
@@ -214,6 +253,18 @@ std::vector<LayerFacts> describe_layers(const Config& config) {
         }
     }
     return all;
+}
+
+Facts describe_encoder(const Config& config) {
+    const EncoderDecoder& plan = config.encoder;
+    if (plan.encoder_layers == 0) return {};
+    return Teller("encoder, attention both ways")
+        .add("layers", plan.encoder_layers)
+        .add("heads", plan.heads)
+        .add("key_size", plan.size)
+        .add("distance_buckets", plan.buckets)
+        .add("feed_forward_size", plan.ffn_size)
+        .take();
 }
 
 std::string to_line(const Facts& facts) {

@@ -32,6 +32,9 @@ struct LayerFacts {
 // The layers in order, equal neighbours together.
 std::vector<LayerFacts> describe_layers(const Config& config);
 
+// What reads a prompt before the layers; its kind is empty where the model has no encoder.
+Facts describe_encoder(const Config& config);
+
 // "attention, 9 heads, 3 kv_heads, ..." on one line.
 std::string to_line(const Facts& facts);
 

@@ -128,7 +128,7 @@ class Stack {
           weights_(builder.weights().encoder_decoder) {}
 
     ggml_tensor* decode(ggml_tensor* x);
-    void encode(ggml_tensor* x);
+    ggml_tensor* encode(ggml_tensor* x);
 
   private:
     using Attention = EncoderDecoderWeights::Attention;
@@ -256,7 +256,7 @@ ggml_tensor* Stack::decode(ggml_tensor* x) {
     return x;
 }
 
-void Stack::encode(ggml_tensor* x) {
+ggml_tensor* Stack::encode(ggml_tensor* x) {
     keep_count(x, true);
     for (const EncoderDecoderWeights::Layer& layer : weights_.encoder) {
         x = ggml_add(context_, x, attend_plain(layer.own, builder_.norm(x, layer.own.norm)));
@@ -266,6 +266,7 @@ void Stack::encode(ggml_tensor* x) {
     for (std::size_t i = 0; i < weights_.decoder.size(); ++i) {
         for (ggml_tensor* rows : append(i, weights_.decoder[i].cross, x)) builder_.expand(rows);
     }
+    return x;
 }
 
 }  // namespace
@@ -312,12 +313,15 @@ ggml_tensor* build_cross_decoder(StepBuilder& builder, ggml_tensor* x) {
 }
 
 Result<std::unique_ptr<exec::Graph>> build_encoder(const Config& config, const Weights& weights,
-                                                   exec::Backend& backend, std::uint32_t tokens) {
+                                                   exec::Backend& backend, std::uint32_t tokens,
+                                                   bool hidden) {
     const EncoderDecoder& plan = config.encoder;
     auto graph = std::make_unique<exec::Graph>(
         (std::size_t{plan.encoder_layers} + plan.decoder_layers) * kNodesPerLayer + kNodesOutside);
     StepBuilder builder(config, weights, *graph, tokens, 0);
-    Stack(builder).encode(ggml_get_rows(builder.context(), weights.embedding, builder.token_ids()));
+    ggml_tensor* encoded = Stack(builder).encode(
+        ggml_get_rows(builder.context(), weights.embedding, builder.token_ids()));
+    if (hidden) builder.answer(encoded);
     STET_TRY(graph->allocate(backend, false));
     return graph;
 }

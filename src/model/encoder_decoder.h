@@ -68,8 +68,9 @@ Result<EncoderDecoderWeights> load_encoder_decoder(Tensors& tensors, const Confi
 // The decoder's layers, x [width, tokens] -> [width, outputs]. Null when the step only fills the
 // state.
 ggml_tensor* build_cross_decoder(StepBuilder& builder, ggml_tensor* x);
-// A graph that encodes `tokens` columns.
+// A graph that encodes `tokens` columns; with `hidden` it answers what the encoder made of them.
 Result<std::unique_ptr<exec::Graph>> build_encoder(const Config& config, const Weights& weights,
-                                                   exec::Backend& backend, std::uint32_t tokens);
+                                                   exec::Backend& backend, std::uint32_t tokens,
+                                                   bool hidden);
 
 }  // namespace stet::model

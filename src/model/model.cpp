@@ -42,7 +42,7 @@ Result<std::span<const float>> Runner::run(const exec::Step& step) {
     STET_TRY(check_positions(model_->config, step));
     const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const Cached& cached) {
         return cached.tokens == tokens && cached.outputs == outputs &&
-               cached.encodes == step.encodes;
+               cached.encodes == step.encodes && cached.hidden == step.hidden;
     });
     if (found != graphs_.end()) {
         graphs_.splice(graphs_.begin(), graphs_, found);
@@ -57,9 +57,10 @@ Result<std::span<const float>> Runner::run(const exec::Step& step) {
     const Config& config = model_->config;
     const Weights& weights = *model_->weights;
     STET_ASSIGN(auto graph,
-                step.encodes ? build_encoder(config, weights, *model_->backend, tokens)
-                             : build_decoder(config, weights, *model_->backend, tokens, outputs));
-    graphs_.push_front({tokens, outputs, step.encodes, std::move(graph)});
+                step.encodes ? build_encoder(config, weights, *model_->backend, tokens, step.hidden)
+                             : build_decoder(config, weights, *model_->backend, tokens, outputs,
+                                             step.hidden));
+    graphs_.push_front({tokens, outputs, step.encodes, step.hidden, std::move(graph)});
     return graphs_.front().graph->run(*model_->backend, step);
 }
 

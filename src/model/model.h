@@ -38,8 +38,8 @@ class Runner {
   public:
     explicit Runner(Model& model) : model_(&model) {}
 
-    // Logits of step.output_rows, [rows][vocabulary]; valid until the next run(). The segments' new
-    // rows are written. Token ids must be below the vocabulary's size.
+    // Logits of step.output_rows, [rows][vocabulary], or their hidden states, [rows][width]; valid
+    // until the next run(). The segments' new rows are written. Token ids must be below the vocabulary's size.
     Result<std::span<const float>> run(const exec::Step& step);
 
     std::size_t buffer_bytes() const;  // of all kept graphs
@@ -49,6 +49,7 @@ class Runner {
         std::uint32_t tokens;
         std::uint32_t outputs;
         bool encodes;
+        bool hidden;
         std::unique_ptr<exec::Graph> graph;
     };
 

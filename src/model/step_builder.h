@@ -29,6 +29,12 @@ class StepBuilder {
     // to date (expand() what writes it) and may answer null.
     bool only_state() const { return only_state_; }
     void set_only_state(bool value) { only_state_ = value; }
+    // x is what the step answers.
+    void answer(ggml_tensor* x) {
+        ggml_set_output(x);
+        graph_.logits = x;
+        expand(x);
+    }
     void expand(ggml_tensor* node) { ggml_build_forward_expand(graph_.graph(), node); }
 
     // Rows that the last indexer chose, for layers without one of their own.

@@ -129,6 +129,12 @@ Status Tensors::check_type(const gguf::Tensor& tensor, Use use, std::size_t dime
                       fmt::format("{}: tensor {} is {}, expected f32", file_.path().string(),
                                   tensor.name, ggml_type_name(type)));
     }
+    if (use == Use::indices) {
+        if (type == GGML_TYPE_I32) return {};
+        return Status(Code::unimplemented,
+                      fmt::format("{}: tensor {} is {}, expected i32", file_.path().string(),
+                                  tensor.name, is_known ? ggml_type_name(type) : "unknown"));
+    }
     // Integers and the types of activations only are no weights.
     if (is_known && (type == GGML_TYPE_F32 || ggml_get_type_traits(type)->to_float != nullptr)) {
         return {};

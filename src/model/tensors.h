@@ -71,7 +71,7 @@ class Tensors {
     // product only, of a product over experts only, or in any other way. Of a lookup table, or of
     // what is used as a packed copy, so little is read that it stays in the file until then. Values
     // are added or multiplied element by element, and so must be f32.
-    enum class Use : std::uint8_t { product, expert_product, lookup, values, other };
+    enum class Use : std::uint8_t { product, expert_product, lookup, values, indices, other };
     enum class Need : std::uint8_t { required, optional };
 
     // The file and the backend must outlive this; storage() outlives it.
@@ -81,7 +81,7 @@ class Tensors {
 
     // By full name, with its shape (trailing ones may be left out). Null when it isn't there and is
     // optional; corruption names the tensor with expected and found shape. One-dimensional tensors
-    // must be f32.
+    // must be f32, and so must `values`; `indices` are i32.
     Result<ggml_tensor*> find(const std::string& name, Shape shape, Need need,
                               Use use = Use::other);
     bool has(const std::string& name) const { return file_.find_tensor(name) != nullptr; }

@@ -77,6 +77,7 @@ struct Route {
 void add_info_routes(std::vector<Route>& routes);
 void add_text_routes(std::vector<Route>& routes);
 void add_completion_routes(std::vector<Route>& routes);
+void add_embedding_routes(std::vector<Route>& routes);
 void add_openai_routes(std::vector<Route>& routes);
 void add_anthropic_routes(std::vector<Route>& routes);
 void add_session_routes(std::vector<Route>& routes);

@@ -10,7 +10,6 @@ namespace stet::server {
 namespace {
 
 constexpr std::size_t kMessagesMax = 16384;
-constexpr std::size_t kPromptsMax = 128;
 
 std::string special_piece(const text::Tokenizer& tokenizer, Token token) {
     return token == text::kNoToken ? std::string() : tokenizer.piece(token, true);
@@ -94,7 +93,7 @@ Result<std::vector<Token>> tokens_of_prompt(const Context& context, const Json& 
 }
 
 Result<std::vector<std::vector<Token>>> prompts_of(const Context& context, const Json& prompt,
-                                                   std::string_view name) {
+                                                   std::string_view name, std::size_t count_max) {
     std::vector<std::vector<Token>> prompts;
     const bool is_list = prompt.is_array() && !prompt.empty() &&
                          (prompt.front().is_string() || prompt.front().is_array());
@@ -103,9 +102,9 @@ Result<std::vector<std::vector<Token>>> prompts_of(const Context& context, const
         prompts.push_back(std::move(tokens));
         return prompts;
     }
-    if (prompt.size() > kPromptsMax) {
+    if (prompt.size() > count_max) {
         return Status(Code::invalid_argument,
-                      fmt::format("'{}' has more than {} prompts", name, kPromptsMax));
+                      fmt::format("'{}' has more than {} prompts", name, count_max));
     }
     for (const Json& item : prompt) {
         STET_ASSIGN(auto tokens, tokens_of_prompt(context, item, name));

@@ -16,9 +16,10 @@ Result<std::vector<Token>> encode_prompt(const Context& context, std::string_vie
 // A string, a list of ids, or a list of both ("name" is for messages).
 Result<std::vector<Token>> tokens_of_prompt(const Context& context, const Json& prompt,
                                             std::string_view name);
-// Several prompts where `prompt` is a list of strings or of lists.
+// Several prompts (at most `count_max`) where `prompt` is a list of strings or of lists.
 Result<std::vector<std::vector<Token>>> prompts_of(const Context& context, const Json& prompt,
-                                                   std::string_view name);
+                                                   std::string_view name,
+                                                   std::size_t count_max = 128);
 
 struct ChatInput {
     Json messages = Json::array();  // as for the template: role, content as text, tool_calls, ...

@@ -42,6 +42,7 @@ std::vector<Route> all_routes() {
     add_info_routes(routes);
     add_text_routes(routes);
     add_completion_routes(routes);
+    add_embedding_routes(routes);
     add_openai_routes(routes);
     add_responses_routes(routes);
     add_anthropic_routes(routes);

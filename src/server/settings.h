@@ -32,6 +32,8 @@ struct Settings {
     std::string k_type = "f16";
     std::string v_type = "f16";
     std::uint32_t ram_mib = 0;
+    std::string pooling;  // of embeddings; empty: as the model says
+    std::int64_t embd_normalize = 2;
 
     std::string store;
     std::string durability = "turn";

@@ -130,13 +130,9 @@ Status load_token_experts(Tensors& tensors, const std::string& base, const MoePl
                           MoeWeights& weights) {
     const std::string name = base + "ffn_gate_tid2eid.weight";
     STET_ASSIGN(weights.of_tokens,
-                tensors.find(name, {plan.used, plan.token_table}, Need::required));
+                tensors.find(name, {plan.used, plan.token_table}, Need::required,
+                             Tensors::Use::indices));
     const std::string file = tensors.file().path().string();
-    if (weights.of_tokens->type != GGML_TYPE_I32) {
-        return Status(Code::unimplemented,
-                      fmt::format("{}: tensor {} is {}, expected i32", file, name,
-                                  ggml_type_name(weights.of_tokens->type)));
-    }
     const auto* entries = static_cast<const std::int32_t*>(weights.of_tokens->data);
     for (std::int64_t i = 0; i < ggml_nelements(weights.of_tokens); ++i) {
         if (entries[i] < 0 || static_cast<std::uint32_t>(entries[i]) >= plan.experts) {

@@ -8,7 +8,9 @@
 
 #include "model/config.h"
 #include "model/model.h"
+#include "support/gguf_writer.h"
 #include "support/models.h"
+#include "support/temp_directory.h"
 
 namespace stet::model {
 namespace {
@@ -36,6 +38,35 @@ TEST(Architectures, TheNearestAreNamed) {
 }
 
 // Gemma 4: layers 0 to 3 own rows, two of them in windows; 4 reads those of 2, 5 those of 3.
+// By name, with what is near.
+TEST(Architectures, UnknownOnesAreRefusedByName) {
+    const test::TempDirectory directory;
+    const auto refusal = [&](std::string_view name) -> std::string {
+        test::GgufWriter writer;
+        writer.set_string("general.architecture", name);
+        EXPECT_TRUE(writer.save(directory / "unknown.gguf").is_ok());
+        auto file = gguf::File::open(Env::posix(), directory / "unknown.gguf");
+        EXPECT_TRUE(file) << file.status().to_string();
+        const auto config = resolve(**file, {});
+        EXPECT_EQ(config.status().code(), Code::unimplemented);
+        return std::string(config.status().message());
+    };
+    for (const auto& [name, near] :
+         {std::pair{"qwen9", "qwen"}, {"lama", "llama"}, {"gemma7", "gemma"}, {"mamba9", "mamba"},
+          {"deepseek99", "deepseek"}, {"wavtokenizer-dec", ""}}) {
+        const std::string message = refusal(name);
+        EXPECT_NE(message.find(std::string("'") + name + "' is not supported"), message.npos)
+            << message;
+        EXPECT_NE(message.find(near, message.find("nearest supported: ")), message.npos) << message;
+    }
+    for (const char* name : {"bert", "nomic-bert", "modern-bert", "jina-bert-v2", "eurobert",
+                             "t5encoder", "gemma-embedding"}) {
+        const std::string message = refusal(name);
+        EXPECT_NE(message.find(std::string(name) + "' is an encoder alone"), message.npos)
+            << message;
+    }
+}
+
 TEST(Plans, LaterLayersShareRowsOfTheirKind) {
     const auto file = open("gemma4-dense");
     if (!file) return;
