@@ -30,10 +30,6 @@ std::string tokens_text(const std::vector<state::Token>& tokens) {
     return text;
 }
 
-std::string_view bool_text(bool value, std::string_view yes, std::string_view no) {
-    return value ? yes : no;
-}
-
 Json identity_json(const state::Identity& identity) {
     return {{"model_name", identity.model_name},
             {"fingerprint", identity.fingerprint.hex()},
@@ -78,9 +74,8 @@ std::string saved_text(const state::Saved& saved) {
         if (!positions.empty()) {
             text += fmt::format("  checkpoints at {}\n", fmt::join(positions, " "));
         }
-        text += fmt::format("  {}, {}\n",
-                            bool_text(sequence.sampler != nullptr, "sampler state", "no sampler"),
-                            bool_text(sequence.logits != nullptr, "logits", "no logits"));
+        text += fmt::format("  {}, {}\n", sequence.sampler ? "sampler state" : "no sampler",
+                            sequence.logits ? "logits" : "no logits");
     }
     return text;
 }

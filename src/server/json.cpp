@@ -1,5 +1,7 @@
 #include "server/json.h"
 
+#include "base/json_brackets.h"
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -10,7 +12,7 @@ namespace {
 // Depth of nesting, looking only at brackets outside of strings: what nests too deep is refused
 // before any parser recurses into it.
 bool is_too_deep(std::string_view text) {
-    Brackets brackets;
+    JsonBrackets brackets;
     std::uint32_t depth = 0;
     for (const char c : text) {
         const int step = brackets.add(c);
@@ -31,22 +33,6 @@ std::string shown(const Json& value) {
 }
 
 }  // namespace
-
-int Brackets::add(char c) {
-    if (in_string_) {
-        if (is_escaped_) {
-            is_escaped_ = false;
-        } else if (c == '\\') {
-            is_escaped_ = true;
-        } else if (c == '"') {
-            in_string_ = false;
-        }
-        return 0;
-    }
-    if (c == '"') in_string_ = true;
-    if (c == '{' || c == '[') return 1;
-    return c == '}' || c == ']' ? -1 : 0;
-}
 
 Result<Json> parse_object(std::string_view text) {
     if (is_too_deep(text)) {

@@ -20,18 +20,6 @@ using Json = nlohmann::ordered_json;  // keys stay in the order of the documenta
 
 inline constexpr std::uint32_t kJsonDepthMax = 64;
 
-// Follows the brackets of JSON, one character after the other.
-class Brackets {
-  public:
-    // 1 where `c` opens a list or an object, -1 where it closes one, else 0: also inside of
-    // strings.
-    int add(char c);
-
-  private:
-    bool in_string_ = false;
-    bool is_escaped_ = false;
-};
-
 // An object. invalid_argument: not JSON, deeper than kJsonDepthMax, not an object, not UTF-8.
 Result<Json> parse_object(std::string_view text);
 // One line. Bytes that are not UTF-8 become U+FFFD.

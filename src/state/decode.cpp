@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -14,6 +13,7 @@
 #include "base/try.h"
 #include "memory/schema_bytes.h"
 #include "state/encode.h"
+#include "state/file_header.h"
 #include "state/manifest.h"
 
 namespace stet::state {
@@ -24,9 +24,6 @@ using memory::PagePool;
 using memory::PageRef;
 
 namespace {
-
-constexpr std::uint64_t kReadStep = 1U
-                                    << 20;  // bytes, from sources that don't say how much is left
 
 struct Header {
     SavedKind kind = SavedKind::sequence;
@@ -43,23 +40,9 @@ Status corrupt(std::string why) {
     return Status(Code::corruption, std::move(why));
 }
 
-Status check_head(std::span<const std::byte> bytes) {
-    if (std::memcmp(bytes.data(), format::kMagic, sizeof(format::kMagic)) != 0) {
-        return corrupt("not encoded state: it does not begin with 'stet.sta'");
-    }
-    const Hash128 checksum = xxh3_128(bytes.first(format::kHeaderBytes - sizeof(Hash128)));
-    if (std::memcmp(bytes.last(sizeof(Hash128)).data(), checksum.bytes.data(), sizeof(Hash128)) !=
-        0) {
-        return corrupt("the header is damaged: its checksum does not fit");
-    }
-    return {};
-}
-
 Result<Header> read_header(Source& source, std::optional<SavedKind> expected) {
     const std::optional<std::uint64_t> left = source.left();
-    std::array<std::byte, format::kHeaderBytes> bytes;
-    STET_TRY(source.read(bytes));
-    STET_TRY(check_head(bytes));
+    STET_ASSIGN(const auto bytes, read_file_header(source, format::kMagic, "encoded state"));
     Reader reader(std::span<const std::byte>(bytes).subspan(sizeof(format::kMagic)), "header");
     Header header;
     STET_ASSIGN(const auto version, reader.read<std::uint32_t>("version"));
@@ -93,17 +76,8 @@ Result<Header> read_header(Source& source, std::optional<SavedKind> expected) {
     return header;
 }
 
-// Grows with what arrives where nobody proved that so much will.
 Result<std::vector<std::byte>> read_manifest(Source& source, const Header& header) {
-    std::vector<std::byte> manifest;
-    const bool is_proven = source.left().has_value();
-    while (manifest.size() < header.manifest_bytes) {
-        const std::uint64_t left = header.manifest_bytes - manifest.size();
-        const std::uint64_t step = is_proven ? left : std::min(left, kReadStep);
-        const std::size_t begin = manifest.size();
-        manifest.resize(begin + step);
-        STET_TRY(source.read(std::span(manifest).subspan(begin)));
-    }
+    STET_ASSIGN(std::vector<std::byte> manifest, read_stated(source, header.manifest_bytes));
     if (xxh3_128(manifest) != header.manifest_checksum) {
         return corrupt("the manifest is damaged: its checksum does not fit");
     }

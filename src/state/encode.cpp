@@ -144,10 +144,7 @@ std::vector<std::byte> make_header(SavedKind kind, std::uint64_t payload_size_by
     header.write(std::uint64_t{manifest.size()});
     const Hash128 manifest_checksum = xxh3_128(manifest);
     header.write_bytes(std::as_bytes(std::span(manifest_checksum.bytes)));
-    const Hash128 checksum = xxh3_128(header.data());
-    header.write_bytes(std::as_bytes(std::span(checksum.bytes)));
-    STET_CHECK(header.data().size() == format::kHeaderBytes);
-    return header.take();
+    return seal_file_header(std::move(header));
 }
 
 }  // namespace

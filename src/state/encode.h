@@ -51,6 +51,7 @@
 #include <memory>
 
 #include "memory/page_pool.h"
+#include "state/file_header.h"
 #include "state/snapshot.h"
 #include "state/stream.h"
 #include "stet/status.h"
@@ -80,7 +81,7 @@ namespace format {
 
 inline constexpr char kMagic[8] = {'s', 't', 'e', 't', '.', 's', 't', 'a'};
 inline constexpr std::uint32_t kVersion = 1;
-inline constexpr std::uint64_t kHeaderBytes = 64;
+inline constexpr std::uint64_t kHeaderBytes = kFileHeaderBytes;
 
 }  // namespace format
 

@@ -45,7 +45,7 @@ Result<Turn> DirectoryStore::commit_turn(std::string_view name, const memory::Sc
         const Commit commit{std::string(name), &sequence, turn, std::nullopt};
         return std::move(commit_turns(schema, {&commit, 1}).front());
     } catch (const std::bad_alloc&) {
-        return Status(Code::resource_exhausted, "the system has no memory left for the store");
+        return no_memory();
     }
 }
 
@@ -72,9 +72,9 @@ std::vector<Result<Turn>> DirectoryStore::commit_turns(const memory::Schema& sch
         const auto is_it = [&](const Pending& p) {
             return p.session.info.name == commits[i].session;
         };
-        const auto pending = std::ranges::find_if(batch, is_it);
-        if (!done || pending == batch.end()) {
-            answers[i] = done ? Status(Code::internal, "nothing was committed") : done;
+        const auto pending = std::ranges::find_if(batch, is_it);  // there, if done is ok
+        if (!done) {
+            answers[i] = done;
         } else if (!pending->status) {
             answers[i] = pending->status;
         } else {

@@ -192,6 +192,10 @@ inline std::filesystem::path segments_path(const std::filesystem::path& store) {
     return store / "segments";
 }
 
+inline Status no_memory() {
+    return Status(Code::resource_exhausted, "the system has no memory left for the store");
+}
+
 // Nothing that is thrown leaves the library.
 template <typename Work>
 auto DirectoryStore::guarded(Work work) -> decltype(work()) {
@@ -199,7 +203,7 @@ auto DirectoryStore::guarded(Work work) -> decltype(work()) {
         const std::lock_guard lock(mutex_);
         return work();
     } catch (const std::bad_alloc&) {
-        return Status(Code::resource_exhausted, "the system has no memory left for the store");
+        return no_memory();
     } catch (const std::exception& error) {
         return Status(Code::internal, std::string("store: ") + error.what());
     }

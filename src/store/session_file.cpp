@@ -3,21 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <limits>
 
 #include "base/bytes.h"
-#include "base/check.h"
 #include "base/try.h"
 #include "state/checkpoint.h"
 #include "state/compressed_stream.h"
+#include "state/file_header.h"
 
 namespace stet::store {
 namespace {
 
 constexpr std::uint32_t kCompressed = 1;
-constexpr std::uint64_t kReadStep = 1U << 20;  // bytes that are believed before they came
 constexpr std::uint64_t kTurnBytesMin = 8 + 8 + 8 + 8;
 
 Status corrupt(std::string why) {
@@ -86,10 +84,7 @@ std::vector<std::byte> make_header(std::uint32_t flags, std::span<const std::byt
     const Hash128 turns_checksum = xxh3_128(turns);
     header.write_bytes(std::as_bytes(std::span(turns_checksum.bytes)));
     header.write(std::uint64_t{0});
-    const Hash128 checksum = xxh3_128(header.data());
-    header.write_bytes(std::as_bytes(std::span(checksum.bytes)));
-    STET_CHECK(header.data().size() == session_file::kHeaderBytes);
-    return header.take();
+    return state::seal_file_header(std::move(header));
 }
 
 struct Header {
@@ -99,16 +94,8 @@ struct Header {
 };
 
 Result<Header> read_header(state::Source& source) {
-    std::array<std::byte, session_file::kHeaderBytes> bytes;
-    STET_TRY(source.read(bytes));
-    if (std::memcmp(bytes.data(), session_file::kMagic, sizeof(session_file::kMagic)) != 0) {
-        return corrupt("not an exported session: it does not begin with 'stet.ses'");
-    }
-    constexpr std::size_t kChecked = session_file::kHeaderBytes - sizeof(Hash128);
-    const Hash128 checksum = xxh3_128(std::span(bytes).first<kChecked>());
-    if (std::memcmp(&bytes[kChecked], checksum.bytes.data(), sizeof(Hash128)) != 0) {
-        return corrupt("the header is damaged: its checksum does not fit");
-    }
+    STET_ASSIGN(const auto bytes,
+                state::read_file_header(source, session_file::kMagic, "an exported session"));
     Reader reader(std::span<const std::byte>(bytes).subspan(sizeof(session_file::kMagic)),
                   "header");
     Header header;
@@ -129,13 +116,7 @@ Result<Header> read_header(state::Source& source) {
 }
 
 Result<std::vector<std::byte>> read_turns(state::Source& source, const Header& header) {
-    std::vector<std::byte> bytes;
-    while (bytes.size() < header.turns_bytes) {
-        const std::uint64_t step =
-            std::min<std::uint64_t>(header.turns_bytes - bytes.size(), kReadStep);
-        bytes.resize(bytes.size() + step);
-        STET_TRY(source.read(std::span(bytes).last(step)));
-    }
+    STET_ASSIGN(std::vector<std::byte> bytes, state::read_stated(source, header.turns_bytes));
     if (xxh3_128(bytes) != header.turns_checksum) {
         return corrupt("the turns are damaged: their checksum does not fit");
     }

@@ -43,7 +43,6 @@ namespace stet::store {
 namespace session_file {
 inline constexpr char kMagic[8] = {'s', 't', 'e', 't', '.', 's', 'e', 's'};
 inline constexpr std::uint32_t kVersion = 1;
-inline constexpr std::uint64_t kHeaderBytes = 64;
 }  // namespace session_file
 
 struct SessionFile {

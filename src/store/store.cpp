@@ -105,7 +105,7 @@ Result<std::unique_ptr<Store>> Store::open(Env& env, const std::filesystem::path
         if (store.is_ok()) return store;
         return store.status().with_context(fmt::format("store '{}'", directory.string()));
     } catch (const std::bad_alloc&) {
-        return Status(Code::resource_exhausted, "the system has no memory left for the store");
+        return no_memory();
     } catch (const std::exception& error) {
         return Status(Code::internal,
                       fmt::format("store '{}': {}", directory.string(), error.what()));

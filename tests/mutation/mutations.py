@@ -9,6 +9,7 @@ CONTEXT = "src/state/context.cpp"
 ENCODE = "src/state/encode.cpp"
 MANIFEST = "src/state/manifest.cpp"
 DECODE = "src/state/decode.cpp"
+HEADER = "src/state/file_header.cpp"
 EXTENT = "src/state/extent.cpp"
 COMMIT = "src/store/commit.cpp"
 LOAD = "src/store/load.cpp"
@@ -17,7 +18,7 @@ MUTATIONS = [
     # memory
     (POOL, "if (size > limit_bytes_ - std::min(limit_bytes_, bytes_in_use_)) {", "if (false) {",
      "the pool has no limit"),
-    (POOL, "std::memset(page->data, poison ? std::to_integer<int>(*poison) : 0, size);", "",
+    (POOL, "std::memset(page->page_->data, 0, page->page_->size_bytes);", "",
      "pages are not cleared before reuse"),
     (POOL, "return page_->claimed_rows.compare_exchange_strong(from, to, std::memory_order_acq_rel);",
      "page_->claimed_rows.store(to); return true;", "rows can be claimed twice"),
@@ -174,10 +175,11 @@ MUTATIONS = [
      "ids past the context's are read"),
     (MANIFEST, "if (limits_.check_sampler) STET_TRY(limits_.check_sampler(bytes));", "",
      "sampler state is not checked when read"),
-    (DECODE, "if (std::memcmp(bytes.last(", "if (false && std::memcmp(bytes.last(",
+    (HEADER, "if (std::memcmp(&bytes[kCheckedBytes]",
+     "if (false && std::memcmp(&bytes[kCheckedBytes]",
      "the header's checksum is not checked"),
     (DECODE, "if (version != format::kVersion) {", "if (false) {", "any version is read"),
-    (DECODE, "if (header.kind != expected) {", "if (false) {",
+    (DECODE, "if (expected && header.kind != *expected) {", "if (false) {",
      "a context is read as a sequence"),
     (DECODE, "if (left && *left != header.size_bytes) {",
      "if (left && *left < header.size_bytes) {", "bytes may follow the end"),
@@ -187,7 +189,7 @@ MUTATIONS = [
      "payloads' checksums are not checked"),
     (DECODE, "if (shape.is_paged()) STET_CHECK(page.claim(0, record.rows));", "",
      "rows that were read are not claimed"),
-    (DECODE, "is_proven ? left : std::min(left, kReadStep)", "is_proven ? left : left",
+    (HEADER, "is_proven ? left : std::min(left, kReadStepBytes)", "is_proven ? left : left",
      "a stream's header is believed"),
     # extents and the store
     (EXTENT, "if ((present_[extent.group][index] & mask) != 0)", "if (false)",
@@ -198,13 +200,13 @@ MUTATIONS = [
     (EXTENT, "return Sha256().add(prefix).add(group).add(row_begin)",
      "static_cast<void>(group);\n    return Sha256().add(prefix).add(row_begin)",
      "keys don't name the group"),
-    (COMMIT, "STET_TRY(check_extends(session, path.tokens, sequence.tokens));",
+    (COMMIT, "STET_TRY(check_extends(pending.session, path.tokens, sequence.tokens));",
      "static_cast<void>(check_extends);",
      "a turn need not extend the session"),
-    (COMMIT, "return is_anything_written ? writer_->sync() : Status();",
-     "return is_anything_written ? Status() : Status();",
+    (COMMIT, "return written.empty() ? Status() : writer_->sync();",
+     "return written.empty() ? Status() : Status();",
      "a commit does not sync its records"),
-    (COMMIT, "row.turn.sampler = turn.sampler;", "", "a turn keeps no sampler state"),
+    (COMMIT, "row.turn.sampler = commit.turn.sampler;", "", "a turn keeps no sampler state"),
     (LOAD, "if (fingerprint != info.fingerprint) {", "if (false) {",
      "a session is loaded into another model"),
 ]

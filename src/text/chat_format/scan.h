@@ -6,6 +6,8 @@
 #include <span>
 #include <string_view>
 
+#include "base/json_brackets.h"
+
 namespace stet::text {
 
 inline constexpr std::string_view kBlanks = " \t\r\n";
@@ -74,28 +76,17 @@ class JsonScanner {
     enum class Step : std::uint8_t { more, end, bad };
     // end: `c` closes the value. bad: too deep, or no object or list begins here.
     Step add(char c) {
-        if (in_string_) {
-            if (is_escaped_) {
-                is_escaped_ = false;
-            } else if (c == '\\') {
-                is_escaped_ = true;
-            } else if (c == '"') {
-                in_string_ = false;
-            }
-            return Step::more;
-        }
-        if (c == '{' || c == '[') return ++depth_ > kDepthMax ? Step::bad : Step::more;
-        if (depth_ == 0) return Step::bad;
-        if (c == '"') in_string_ = true;
-        if (c == '}' || c == ']') return --depth_ == 0 ? Step::end : Step::more;
-        return Step::more;
+        const int change = brackets_.add(c);
+        if (depth_ == 0 && change != 1) return Step::bad;
+        depth_ += change;
+        if (depth_ > kDepthMax) return Step::bad;
+        return depth_ == 0 ? Step::end : Step::more;
     }
 
   private:
     static constexpr int kDepthMax = 64;
     int depth_ = 0;
-    bool in_string_ = false;
-    bool is_escaped_ = false;
+    JsonBrackets brackets_;
 };
 
 }  // namespace stet::text
