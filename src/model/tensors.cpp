@@ -53,6 +53,16 @@ std::optional<exec::PackedFormat> packed_format(gguf::TensorType type) {
             return exec::PackedFormat::q5_1;
         case gguf::TensorType::q8_0:
             return exec::PackedFormat::q8_0;
+        case gguf::TensorType::iq4_nl:
+            return exec::PackedFormat::iq4_nl;
+        case gguf::TensorType::q4_k:
+            return exec::PackedFormat::q4_k;
+        case gguf::TensorType::q5_k:
+            return exec::PackedFormat::q5_k;
+        case gguf::TensorType::q6_k:
+            return exec::PackedFormat::q6_k;
+        case gguf::TensorType::iq4_xs:
+            return exec::PackedFormat::iq4_xs;
         default:
             return std::nullopt;
     }
@@ -173,7 +183,7 @@ Result<const exec::PackedMatrix*> Tensors::pack(const std::string& name, std::ui
     if (source == nullptr || source->shape != std::array<std::uint64_t, 4>{in, out, 1, 1})
         return nullptr;
     const auto format = packed_format(source->type);
-    if (!format || !exec::PackedMatrix::is_packable(out, in)) return nullptr;
+    if (!format || !exec::PackedMatrix::is_packable(*format, out, in)) return nullptr;
     STET_ASSIGN(auto packed, exec::PackedMatrix::create(*format, out, in));
     storage_->repacked_bytes += packed.size_bytes();
     storage_->packed.push_back(std::move(packed));

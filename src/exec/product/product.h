@@ -16,9 +16,11 @@ namespace stet::exec {
 // Activations of 32 columns, rounded.
 struct RoundedBlock {
     float scale;
-    float scaled_sum;  // scale * sum of values
-    std::int32_t sum;  // of values
+    float scaled_sum;           // scale * sum of values
+    std::int16_t half_sums[2];  // of the first 16 values, and of the others
     std::int8_t values[kPackedColumns];
+
+    int sum() const { return half_sums[0] + half_sums[1]; }
 };
 static_assert(sizeof(RoundedBlock) == 44);
 
@@ -26,7 +28,7 @@ static_assert(sizeof(RoundedBlock) == 44);
 void round_activations(const float* from, std::size_t count, RoundedBlock* to);
 
 // y[token * y_stride + row] for rows of the groups [group_begin, group_end).
-//   x     [tokens][blocks]
+//   x     [tokens][columns / 32]
 //   bias  f32 [rows] or null
 void multiply(const PackedMatrix& weights, const RoundedBlock* x, std::size_t tokens,
               std::uint64_t group_begin, std::uint64_t group_end, const float* bias, float* y,
