@@ -18,10 +18,10 @@ constexpr std::string_view kPrompt = "> ";
 constexpr std::string_view kContinuation = ". ";
 constexpr std::string_view kFence = "\"\"\"";
 
-Status too_long(std::string_view what) {
-    return Status(Code::resource_exhausted, fmt::format("{} is longer than {} MiB, the most a "
-                                                        "message may have",
-                                                        what, kInputBytesMax >> 20U));
+Status too_long(std::string_view what, std::size_t bytes_max = kInputBytesMax) {
+    return Status(Code::resource_exhausted,
+                  fmt::format("{} is longer than {} MiB, the most that is read", what,
+                              bytes_max >> 20U));
 }
 
 Status read_failed(std::string_view what) {
@@ -120,7 +120,7 @@ Result<Input> read_message(LineReader& reader, std::string& message) {
     return Input::line;
 }
 
-Result<std::string> read_all(int descriptor, std::string_view name) {
+Result<std::string> read_all(int descriptor, std::string_view name, std::size_t bytes_max) {
     std::string text;
     std::array<char, 65536> chunk;
     for (;;) {
@@ -132,7 +132,7 @@ Result<std::string> read_all(int descriptor, std::string_view name) {
         if (got < 0) return read_failed(name);
         if (got == 0) return text;
         text.append(chunk.data(), static_cast<std::size_t>(got));
-        if (text.size() > kInputBytesMax) return too_long(name);
+        if (text.size() > bytes_max) return too_long(name, bytes_max);
     }
 }
 

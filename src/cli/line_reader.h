@@ -25,9 +25,10 @@ class LineReader {
 // A message: one line, or several when a line ends in a backslash or stands between """ and """.
 Result<Input> read_message(LineReader& reader, std::string& message);
 
-// All of a descriptor up to its end; `name` is for messages.
-Result<std::string> read_all(int descriptor, std::string_view name);
-
 inline constexpr std::size_t kInputBytesMax = 16U << 20;
+
+// All of a descriptor up to its end; `name` is for messages. resource_exhausted beyond `bytes_max`.
+Result<std::string> read_all(int descriptor, std::string_view name,
+                             std::size_t bytes_max = kInputBytesMax);
 
 }  // namespace stet::cli

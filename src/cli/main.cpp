@@ -84,6 +84,8 @@ int run(int argc, char** argv) {
     add_run(app, action, argc > 0 ? argv[0] : "stet");
     add_serve(app, action);
     add_embed(app, action);
+    add_tokenize(app, action);
+    add_detokenize(app, action);
     add_session(app, action);
     add_inspect(app, action);
     add_selftest(app, action);

@@ -20,6 +20,8 @@ struct Action {
 void add_inspect(CLI::App& app, Action& action);
 void add_run(CLI::App& app, Action& action, const std::string& program);
 void add_embed(CLI::App& app, Action& action);
+void add_tokenize(CLI::App& app, Action& action);
+void add_detokenize(CLI::App& app, Action& action);
 void add_serve(CLI::App& app, Action& action);
 void add_config(CLI::App& app, Action& action);
 void add_session(CLI::App& app, Action& action);
