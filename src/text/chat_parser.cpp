@@ -27,8 +27,11 @@ std::vector<std::string_view> markers_of(const ChatFormat& format, bool has_tool
     for (const Pair& pair : format.sections) list.insert(list.end(), {pair.open, pair.close});
     for (const CallSyntax& syntax : format.calls) {
         list.insert(list.end(),
-                    {syntax.open, syntax.close, syntax.name_close, syntax.arguments_open,
+                    {syntax.open, syntax.close, syntax.id_close, syntax.name_close, syntax.arguments_open,
                      syntax.key_open, syntax.key_close, syntax.value_open, syntax.value_close});
+    }
+    for (const CallSyntax& syntax : format.calls) {
+        if (syntax.body == CallBody::marked) list.emplace_back("<|\"|>");
     }
     if (format.has_short_ids) list.emplace_back("[CALL_ID]");
     return list;

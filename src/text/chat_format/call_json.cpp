@@ -98,6 +98,19 @@ std::optional<std::vector<ToolCall>> calls_of_json(std::string_view text) {
     return calls;
 }
 
+std::optional<std::vector<ToolCall>> calls_of_keyed_json(std::string_view text) {
+    const auto json = parse(text);
+    if (!json || !json->is_array() || json->empty()) return std::nullopt;
+    std::vector<ToolCall> calls;
+    for (const Json& item : *json) {
+        if (!item.is_object() || item.size() != 1) return std::nullopt;
+        const auto member = item.begin();
+        if (member.key().empty() || !member->is_object()) return std::nullopt;
+        calls.push_back({"", member.key(), dump(*member)});
+    }
+    return calls;
+}
+
 std::optional<std::string> json_object(std::string_view text) {
     text = without_blanks(text);
     if (!text.starts_with('{')) return std::nullopt;

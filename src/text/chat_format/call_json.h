@@ -14,6 +14,9 @@ namespace stet::text {
 // of members are those that families use: name, tool_name, function; arguments, parameters; id.
 std::optional<std::vector<ToolCall>> calls_of_json(std::string_view json);
 
+// The same of a list of {NAME: ARGUMENTS}.
+std::optional<std::vector<ToolCall>> calls_of_keyed_json(std::string_view json);
+
 // Compact; nullopt when it is no JSON object. JSON nested deeper than JsonScanner allows is
 // refused.
 std::optional<std::string> json_object(std::string_view text);

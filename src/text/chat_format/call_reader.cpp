@@ -76,6 +76,8 @@ CallReader::Step CallReader::step(std::string_view text, bool is_final) {
     switch (phase_) {
         case Phase::begin:
             return begin(text, is_final);
+        case Phase::id:
+            return read_id(text);
         case Phase::name:
             return read_name(text, is_final);
         case Phase::name_close:
@@ -96,6 +98,8 @@ CallReader::Step CallReader::step(std::string_view text, bool is_final) {
             return read_nested_value(text);
         case Phase::json:
             return read_json(text);
+        case Phase::literal:
+            return read_literal(text);
         case Phase::code:
             return read_code(text, is_final);
     }
@@ -108,17 +112,32 @@ CallReader::Step CallReader::begin(std::string_view text, bool /*is_final*/) {
     const bool is_json = text[at_] == '{' || text[at_] == '[';
     switch (syntax_->body) {
         case CallBody::json:
+        case CallBody::keyed:
             if (!is_json) return Step::bad;
             phase_ = Phase::json;
+            return Step::next;
+        case CallBody::python:
+            if (text[at_] != '[') return Step::bad;
+            phase_ = Phase::literal;
             return Step::next;
         case CallBody::code:
             phase_ = is_json ? Phase::json : Phase::code;
             return Step::next;
         case CallBody::arguments:
-            phase_ = Phase::name;
+        case CallBody::marked:
+            phase_ = syntax_->id_close.empty() ? Phase::name : Phase::id;
             return Step::next;
     }
     return Step::bad;
+}
+
+CallReader::Step CallReader::read_id(std::string_view text) {
+    std::string_view id;
+    const Step step = until(text, syntax_->id_close, kAttributesMax, &id);
+    if (step != Step::next) return step;
+    id_ = without_blanks(id);
+    phase_ = Phase::name;
+    return Step::next;
 }
 
 CallReader::Step CallReader::read_name(std::string_view text, bool /*is_final*/) {
@@ -177,6 +196,12 @@ CallReader::Step CallReader::read_name_attributes(std::string_view text) {
 CallReader::Step CallReader::begin_arguments(std::string_view text, bool /*is_final*/) {
     at_ = mark_ = skip_blanks(text, at_);
     if (at_ == text.size()) return Step::more;
+    if (syntax_->body == CallBody::marked) {
+        if (text[at_] != '{') return Step::bad;
+        literal_ = LiteralScanner(Quotes::marked);
+        phase_ = Phase::literal;
+        return Step::next;
+    }
     if (text[at_] == '{') {
         phase_ = Phase::json;
         return Step::next;
@@ -289,13 +314,33 @@ CallReader::Step CallReader::read_json(std::string_view text) {
             auto object = json_object(json);
             return object ? finish(std::move(*object)) : Step::bad;
         }
-        auto calls = calls_of_json(json);
+        auto calls =
+            syntax_->body == CallBody::keyed ? calls_of_keyed_json(json) : calls_of_json(json);
         if (!calls && syntax_->body == CallBody::code) {
             auto object = json_object(json);
             if (!object || !object->starts_with("{\"code\":")) return Step::bad;
             name_ = "python";
             return finish(std::move(*object));
         }
+        if (!calls) return Step::bad;
+        calls_ = std::move(*calls);
+        return Step::done;
+    }
+    return Step::more;
+}
+
+CallReader::Step CallReader::read_literal(std::string_view text) {
+    while (at_ < text.size()) {
+        const JsonScanner::Step step = literal_.add(text[at_++]);
+        if (step == JsonScanner::Step::more) continue;
+        if (step == JsonScanner::Step::bad) return Step::bad;
+        const std::string_view literal = text.substr(mark_, at_ - mark_);
+        if (syntax_->body == CallBody::marked) {
+            auto object = json_of_marked(literal);
+            return object ? finish(std::move(*object)) : Step::bad;
+        }
+        auto calls = calls_of_python(literal);
+        if (!calls) calls = calls_of_json(literal);
         if (!calls) return Step::bad;
         calls_ = std::move(*calls);
         return Step::done;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "text/chat_format/call_literals.h"
 #include "text/chat_format/format.h"
 #include "text/chat_format/parts.h"
 #include "text/chat_format/scan.h"
@@ -31,6 +32,7 @@ class CallReader {
   private:
     enum class Phase : std::uint8_t {
         begin,
+        id,
         name,
         name_close,
         name_attributes,
@@ -41,12 +43,14 @@ class CallReader {
         value,
         nested_value,
         json,
+        literal,
         code,
     };
     enum class Step : std::uint8_t { next, more, done, bad };
 
     Step step(std::string_view text, bool is_final);
     Step begin(std::string_view text, bool is_final);
+    Step read_id(std::string_view text);
     Step read_name(std::string_view text, bool is_final);
     Step read_name_close(std::string_view text, bool is_final);
     Step read_name_attributes(std::string_view text);
@@ -57,6 +61,7 @@ class CallReader {
     Step read_value(std::string_view text);
     Step read_nested_value(std::string_view text);
     Step read_json(std::string_view text);
+    Step read_literal(std::string_view text);
     Step read_code(std::string_view text, bool is_final);
     Step until(std::string_view text, std::string_view marker, std::size_t bytes_max,
                std::string_view* found);
@@ -72,6 +77,7 @@ class CallReader {
     std::string name_, id_, key_, attributes_;
     std::string members_;  // of the arguments' object
     JsonScanner scanner_;
+    LiteralScanner literal_{Quotes::python};
     int depth_ = 0;  // of nested values
     std::vector<ToolCall> calls_;
 };

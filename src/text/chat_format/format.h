@@ -11,12 +11,15 @@ using Markers = std::span<const std::string_view>;
 
 enum class CallBody : std::uint8_t {
     json,       // a call, or a list of calls, whose members are name and arguments
+    keyed,      // JSON, a list of {NAME: ARGUMENTS}
+    python,     // [NAME(key=value, ...), ...]
+    marked,     // NAME, then {key:value, ...}, where texts stand between <|"|>
     arguments,  // NAME, then arguments: a JSON object, or tagged values
     code,       // <|python_tag|>: JSON as above, tool.call(key="value"), or Python code
 };
 
 // One call. Blanks between parts don't matter. An empty marker is not there.
-//   open NAME name_close ... arguments_open ARGUMENTS close
+//   open ID id_close NAME name_close ... arguments_open ARGUMENTS close
 // where tagged arguments are
 //   key_open KEY key_close ... value_open VALUE value_close
 // and "..." are attributes of a tag: an id, a type, nothing.
@@ -24,6 +27,7 @@ struct CallSyntax {
     CallBody body = CallBody::json;
     std::string_view open{};
     std::string_view close{};
+    std::string_view id_close{};
     std::string_view name_close{};
     std::string_view arguments_open{};
     std::string_view key_open{};

@@ -175,6 +175,55 @@ constexpr CallSyntax kHermesCalls[] = {kJson, kFunctionTag};
 constexpr CallSyntax kJsonCalls[] = {kJson};
 constexpr CallSyntax kFunctionTagCalls[] = {kFunctionTag};
 
+// --- Gemma 4 ---
+constexpr View kGemma4Has[] = {"<|tool_call>call:", "<|channel>"};
+constexpr Pair kGemma4Reasoning[] = {{"<|channel>thought", "<channel|>"}};
+constexpr View kGemma4Silent[] = {"<|tool_response>", "<turn|>"};
+constexpr CallSyntax kGemma4Calls[] = {
+    {.body = CallBody::marked, .open = "<|tool_call>call:", .close = "<tool_call|>"}};
+
+// --- LFM2: the template of the second form never names its markers ---
+constexpr View kLfm2Has[] = {"<|tool_list_start|>"};
+constexpr View kLfm25Has[] = {"List of tools: [", "<|im_start|>"};
+constexpr Pair kLfm2Sections[] = {{"<|tool_call_start|>", "<|tool_call_end|>"}};
+constexpr CallSyntax kPythonCalls[] = {{.body = CallBody::python}};
+
+// --- Apertus ---
+constexpr View kApertusHas[] = {"<|tools_prefix|>", "<|inner_prefix|>"};
+constexpr Pair kApertusReasoning[] = {{"<|inner_prefix|>", "<|inner_suffix|>"}};
+constexpr Pair kApertusSections[] = {{"<|tools_prefix|>", "<|tools_suffix|>"}};
+constexpr CallSyntax kKeyedCalls[] = {{.body = CallBody::keyed}};
+
+// --- GigaChat 3: a call is a message of its own ---
+constexpr View kGigaChat3Has[] = {"<|role_sep|>", "function call"};
+constexpr View kGigaChat3Silent[] = {"<|message_sep|>\n\n", "<|message_sep|>"};
+constexpr Pair kGigaChat3Sections[] = {{"function call<|role_sep|>", "<|message_sep|>"}};
+
+// --- Hunyuan 3 ---
+#define STET_HY ":opensource>"
+constexpr View kHy3Has[] = {"'<tool_sep{}>'", ":opensource"};
+constexpr Pair kHy3Reasoning[] = {{"<think" STET_HY, "</think" STET_HY}};
+constexpr Pair kHy3Sections[] = {{"<tool_calls" STET_HY, "</tool_calls" STET_HY}};
+constexpr CallSyntax kHy3Calls[] = {{.body = CallBody::arguments,
+                                     .open = "<tool_call" STET_HY,
+                                     .close = "</tool_call" STET_HY,
+                                     .name_close = "<tool_sep" STET_HY,
+                                     .key_open = "<arg_key" STET_HY,
+                                     .key_close = "</arg_key" STET_HY,
+                                     .value_open = "<arg_value" STET_HY,
+                                     .value_close = "</arg_value" STET_HY}};
+
+// --- Solar ---
+constexpr View kSolarHas[] = {"<|tool_call:begin|>"};
+constexpr Pair kSolarReasoning[] = {{"<|think|>", "<|end|>"}};
+constexpr View kSolarSilent[] = {"<|begin|>assistant", "<|content|>", "<|end|>"};
+constexpr Pair kSolarSections[] = {{"<|tool_calls|>", "<|calls|>"}};
+constexpr CallSyntax kSolarCalls[] = {{.body = CallBody::arguments,
+                                       .open = "<|tool_call:begin|>",
+                                       .close = "<|tool_call:end|>",
+                                       .id_close = "<|tool_call:name|>",
+                                       .name_close = "<|tool_call:args|>"}};
+
 // --- what a model without a known template may write ---
 constexpr Pair kAnySections[] = {{"<tool_call>", "</tool_call>"}, {"[TOOL_CALLS]", ""}};
 constexpr CallSyntax kAnyCalls[] = {kJson, kFunctionTag, kPythonTag, kMistralNamed};
@@ -201,6 +250,42 @@ constexpr ChatFormat kFormats[] = {
      .header_opens = kFunctionary2Opens,
      .header_close = "<|content|>",
      .body_closes = kFunctionary2Closes},
+    {.name = "gemma4",
+     .template_has = kGemma4Has,
+     .reasoning = kGemma4Reasoning,
+     .silent = kGemma4Silent,
+     .calls = kGemma4Calls},
+    {.name = "lfm2",
+     .template_has = kLfm2Has,
+     .reasoning = kThink,
+     .sections = kLfm2Sections,
+     .calls = kPythonCalls},
+    {.name = "lfm2",
+     .template_has = kLfm25Has,
+     .reasoning = kThink,
+     .sections = kLfm2Sections,
+     .calls = kPythonCalls},
+    {.name = "apertus",
+     .template_has = kApertusHas,
+     .reasoning = kApertusReasoning,
+     .sections = kApertusSections,
+     .calls = kKeyedCalls},
+    {.name = "gigachat3",
+     .template_has = kGigaChat3Has,
+     .silent = kGigaChat3Silent,
+     .sections = kGigaChat3Sections,
+     .calls = kJsonCalls},
+    {.name = "hunyuan-3",
+     .template_has = kHy3Has,
+     .reasoning = kHy3Reasoning,
+     .sections = kHy3Sections,
+     .calls = kHy3Calls},
+    {.name = "solar",
+     .template_has = kSolarHas,
+     .reasoning = kSolarReasoning,
+     .silent = kSolarSilent,
+     .sections = kSolarSections,
+     .calls = kSolarCalls},
     {.name = "kimi-k2",
      .template_has = kKimi2Has,
      .reasoning = kThink,

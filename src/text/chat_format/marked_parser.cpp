@@ -257,7 +257,9 @@ bool MarkedParser::begin_unmarked_call(std::size_t at) {
     }
     for (const CallSyntax& syntax : options_.format->calls) {
         if (!syntax.open.empty()) continue;
-        const bool fits = syntax.body == CallBody::json ? is_json : is_name_begin(c);
+        const bool fits = syntax.body == CallBody::json || syntax.body == CallBody::keyed ? is_json
+                          : syntax.body == CallBody::python                               ? c == '['
+                                                            : is_name_begin(c);
         if (!fits) continue;
         begin_call(&syntax, at);
         return true;

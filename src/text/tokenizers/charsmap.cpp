@@ -2,8 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace stet::text {
 namespace {
+
+// The real map has keys of 10 bytes and replacements of 33 at most. A made-up one must neither walk
+// the same units over and over nor make a text a thousand times as long.
+constexpr std::size_t kKeyBytesMax = 64;
+constexpr std::size_t kReplacementBytesMax = 64;
 
 // A unit: bits 0-7 label and bit 31 together must equal the label walked; bit 8 says that a value
 // follows; bits 10-30 are the offset, in steps of 256 if bit 9 is set.
@@ -56,7 +63,7 @@ Charsmap::Replacement Charsmap::find(std::string_view text) const {
     if (units_.empty()) return {};
     Replacement found;
     std::size_t node = offset_of(units_[0]);
-    for (std::size_t i = 0; i < text.size(); ++i) {
+    for (std::size_t i = 0; i < std::min(text.size(), kKeyBytesMax); ++i) {
         const auto label = static_cast<unsigned char>(text[i]);
         if (label == 0) break;
         node ^= label;
@@ -66,9 +73,12 @@ Charsmap::Replacement Charsmap::find(std::string_view text) const {
         if (node >= units_.size()) break;
         if (!ends) continue;
         const std::size_t begin = value_of(units_[node]);
-        const std::size_t end = replacements_.find('\0', begin);
-        if (begin >= replacements_.size() || end == std::string::npos) continue;
-        found = {i + 1, std::string_view(replacements_).substr(begin, end - begin)};
+        if (begin >= replacements_.size()) continue;
+        const std::string_view by =
+            std::string_view(replacements_).substr(begin, kReplacementBytesMax + 1);
+        const std::size_t end = by.find('\0');
+        if (end == std::string_view::npos) continue;
+        found = {i + 1, by.substr(0, end)};
     }
     return found;
 }

@@ -24,7 +24,8 @@ class Charsmap {
         std::size_t length = 0;  // bytes of the text that are replaced; 0: none
         std::string_view by;
     };
-    // The longest sequence that `text` begins with and that has a replacement.
+    // The longest sequence that `text` begins with and that has a replacement. Both have at most
+    // 64 bytes.
     Replacement find(std::string_view text) const;
 
   private:

@@ -281,10 +281,56 @@ std::vector<Example> of_tagged_families() {
     };
 }
 
+std::vector<Example> of_literal_families() {
+    const std::string mark = "<|\"|>";
+    return {
+        {"gemma4",
+         "<|channel>thought\nHm.\n<channel|>I add. <|tool_call>call:add{a:1,b:" + mark + "x, }\"" +
+             mark + ",c:[true," + mark + mark +
+             ",null],d:{e:-2.5}}<tool_call|>"
+             "<|tool_call>call:sub{}<tool_call|><|tool_response>",
+         "Hm.",
+         "I add. ",
+         {{"add", R"({"a":1,"b":"x, }\"","c":[true,"",null],"d":{"e":-2.5}})"}, {"sub", "{}"}},
+         ""},
+        {"gemma4", "Hm.<channel|>Yes.", "Hm.", "Yes.", {}, "<|turn>model\n<|channel>thought\n"},
+        {"lfm2",
+         "<think>Hm.</think>I add.<|tool_call_start|>[add(a=1, b='it\\'s', c=[True, None, (1.5,)], "
+         "d={\"e\": \"\\u00e9]\"}), sub()]<|tool_call_end|>Done.",
+         "Hm.",
+         "I add.Done.",
+         {{"add", "{\"a\":1,\"b\":\"it's\",\"c\":[true,null,[1.5]],\"d\":{\"e\":\"\xC3\xA9]\"}}"},
+          {"sub", "{}"}},
+         ""},
+        {"lfm2", "<|tool_call_start|>[" + kJson + "]<|tool_call_end|>", "", "", kOne, ""},
+        {"apertus",
+         "<|inner_prefix|>Hm.<|inner_suffix|>I add.<|tools_prefix|>[{\"add\": {\"a\": 1}}, "
+         "{\"sub\": "
+         "{}}]<|tools_suffix|>",
+         "Hm.", "I add.", kTwo, ""},
+        {"gigachat3",
+         "I add.<|message_sep|>\n\nfunction call<|role_sep|>\n" + kJson + "<|message_sep|>\n\n", "",
+         "I add.", kOne, ""},
+        {"hunyuan-3",
+         "<think:opensource>Hm.</think:opensource>I add.<tool_calls:opensource>\n"
+         "<tool_call:opensource>add<tool_sep:opensource>\n<arg_key:opensource>a"
+         "</arg_key:opensource>\n<arg_value:opensource>1</arg_value:opensource>\n"
+         "</tool_call:opensource>\n<tool_call:opensource>sub<tool_sep:opensource>\n"
+         "</tool_call:opensource>\n</tool_calls:opensource>",
+         "Hm.", "I add.", kTwo, ""},
+        {"solar",
+         "<|think|>Hm.<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>a1b2c3d4e5"
+         "<|tool_call:name|>add<|tool_call:args|>{\"a\": 1}<|tool_call:end|><|tool_call:begin|>x"
+         "<|tool_call:name|>sub<|tool_call:args|>{}<|tool_call:end|><|calls|>",
+         "Hm.", "", kTwo, "<|begin|>assistant"},
+        {"solar", "<|content|>Yes.<|end|>", "", "Yes.", {}, "<|begin|>assistant"},
+    };
+}
+
 std::vector<Example> families() {
     std::vector<Example> all;
-    for (const auto& some :
-         {of_json_families(), of_deepseek(), of_messages(), of_tagged_families()}) {
+    for (const auto& some : {of_json_families(), of_deepseek(), of_messages(), of_tagged_families(),
+                             of_literal_families()}) {
         all.insert(all.end(), some.begin(), some.end());
     }
     return all;
@@ -312,6 +358,16 @@ TEST(ChatParser, PlainTextPasses) {
     }
     check_content("any", "{\"a\": 1}");
     check_content("any", "<tool_call>", false);
+    for (const std::string inner : {"[1]", "[f]", "[f(1)]", "[f(a=b)]", "[f(a=1]", "[]", "f(a=1)",
+                                    "[f(a=1), 2]", "['f'(a=1)]", "[f(a='x)]"}) {
+        check_content("lfm2", "<|tool_call_start|>" + inner + "<|tool_call_end|>");
+    }
+    for (const std::string inner : {"add", "add{a}", "add{a:}", "add{a:1", "{a:1}", "add{a:1,,b:2}",
+                                    "add[1]", "add{a:<|\"|>x}"}) {
+        check_content("gemma4", "<|tool_call>call:" + inner + "<tool_call|>");
+    }
+    check_content("apertus", "<|tools_prefix|>[{\"add\": 1}]<|tools_suffix|>");
+    check_content("apertus", "<|tools_prefix|>[{\"a\": {}, \"b\": {}}]<|tools_suffix|>");
 }
 
 TEST(ChatParser, ReasoningIsTakenApart) {
@@ -365,6 +421,10 @@ TEST(ChatParser, IdsOfTheModelStay) {
                  "<|tool_calls_section_begin|><|tool_call_begin|>functions.add:3"
                  "<|tool_call_argument_begin|>{}<|tool_call_end|>"),
               "functions.add:3");
+    EXPECT_EQ(id("solar",
+                 "<|tool_calls|><|tool_call:begin|>a1b2c3d4e5<|tool_call:name|>add"
+                 "<|tool_call:args|>{}<|tool_call:end|>"),
+              "a1b2c3d4e5");
     EXPECT_EQ(id("mistral", "[TOOL_CALLS]add[CALL_ID]abcdefghi[ARGS]{}"), "abcdefghi");
     EXPECT_EQ(id("mistral", R"([TOOL_CALLS][{"name":"add","arguments":{},"id":"123456789"}])"),
               "123456789");
@@ -390,7 +450,10 @@ TEST(ChatParser, HostileTextIsBounded) {
                                           "<tool_call>{",
                                           "<|channel|>",
                                           "<|end|>",
-                                          "[TOOL_CALLS]a"};
+                                          "[TOOL_CALLS]a",
+                                          "[f(",
+                                          "(",
+                                          "'"};
         for (const CallSyntax& syntax : format.calls) {
             units.push_back(std::string(syntax.open) + "a" + std::string(syntax.name_close));
             units.push_back(units.back() + std::string(syntax.arguments_open) +
@@ -453,6 +516,16 @@ TEST(ChatFormats, PublishedTemplatesTeachTheirForm) {
         {"Qwen3-Coder", "hermes"},
         {"meta-llama-Llama-3.1-8B-Instruct", "llama3"},
         {"meta-llama-Llama-3.2-3B-Instruct", "llama3"},
+        {"google-gemma-4-31B-it", "gemma4"},
+        {"google-gemma-4-31B-it-interleaved", "gemma4"},
+        {"LFM2-8B-A1B", "lfm2"},
+        {"LFM2.5-8B-A1B", "lfm2"},
+        {"LFM2.5-Instruct", "lfm2"},
+        {"Apertus-8B-Instruct", "apertus"},
+        {"GigaChat3-10B-A1.8B", "gigachat3"},
+        {"GigaChat3.1-10B-A1.8B", "gigachat3"},
+        {"tencent-Hy3", "hunyuan-3"},
+        {"upstage-Solar-Open-100B", "solar"},
         {"google-gemma-2-2b-it", "any"}};
     for (const auto& [file, format] : expected) {
         const auto path = test_cache() / "templates" / (std::string(file) + ".jinja");

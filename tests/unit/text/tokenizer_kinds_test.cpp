@@ -347,6 +347,30 @@ TEST(Ugm, ReplacesByTheCharsmap) {
     EXPECT_EQ(encode(*loaded(without.small), "Ab"), ids({without.space, without.unk, without.b}));
 }
 
+// A map whose walk comes back to where it was, and one whose replacement never ends: neither may
+// cost more than a bound for each byte of the text.
+TEST(Ugm, BoundsAMadeUpCharsmap) {
+    const auto with = [](std::vector<std::byte> bytes) {
+        SmallUgm v;
+        v.small.writer().set_raw_array("tokenizer.ggml.precompiled_charsmap", test::GgufValue::u8,
+                                       bytes.size(), bytes);
+        return loaded(v.small);
+    };
+    auto endless = charsmap_of_one_letter();
+    const auto put = [&](std::size_t unit, std::uint32_t value) {
+        for (std::size_t i = 0; i < 4; ++i) {
+            endless[4 + unit * 4 + i] = static_cast<std::byte>(value >> 8 * i);
+        }
+    };
+    put(256 ^ 'A', std::uint32_t{'A'} << 10 | 'A');  // its child 'A' is itself
+    EXPECT_EQ(encode(*with(endless), std::string(1 << 20, 'A')).size(), 2U);  // a space, unknown
+    auto long_one = charsmap_of_one_letter();
+    long_one.pop_back();
+    long_one.resize(long_one.size() + (std::size_t{1} << 20), std::byte{'a'});
+    long_one.push_back(std::byte{0});
+    EXPECT_EQ(encode(*with(long_one), std::string(1 << 20, 'A')).size(), 2U);
+}
+
 TEST(Ugm, SurvivesADamagedCharsmap) {
     const auto good = charsmap_of_one_letter();
     rc::check("flipped bytes", [&] {
