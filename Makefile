@@ -1,6 +1,6 @@
 # Thin: each target calls a script or CMake. `make help` lists the targets.
 .DEFAULT_GOAL := help
-.PHONY: help setup build test demo bench sanitize tsan mutation format clean
+.PHONY: help setup build test demo bench sanitize tsan fuzz mutation format clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +32,9 @@ sanitize:  ## all tests under AddressSanitizer and UBSan, in build-asan
 tsan:  ## all tests under ThreadSanitizer, in build-tsan
 	@scripts/test.sh build-tsan -DSTET_SANITIZE=thread
 
+fuzz:  ## the fuzz targets, FUZZ_SECONDS (60) each, in build-fuzz
+	@scripts/fuzz.sh $(FUZZ_ARGS)
+
 mutation: setup  ## changes of the state code that the tests must notice, in build-mutation
 	@.venv/bin/python tests/mutation/mutate.py $(MUTATION_ARGS)
 
@@ -39,4 +42,4 @@ format:  ## clang-format over the C++ sources
 	@scripts/format.sh
 
 clean:  ## remove the build folders (.venv and the cache stay)
-	rm -rf build build-asan build-tsan build-mutation
+	rm -rf build build-asan build-tsan build-fuzz build-mutation

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs what stet needs and is not here yet; does nothing, quickly, when all of it is.
 #
-# usage: scripts/setup.sh [build] [test] [bench]     (default: build)
+# usage: scripts/setup.sh [build] [test] [bench] [fuzz]     (default: build)
 #
 #   build  compiler, build tools, libraries (Debian packages); ggml, built for this processor, in .venv
 #   test   test libraries (Debian packages); pytest, numpy and gguf in .venv
 #   bench  the micro-benchmark library (Debian package)
+#   fuzz   clang with its sanitizers and fuzzer (Debian packages)
 #
 # environment
 #   STET_CACHE          what may be kept outside the tree (default ~/.cache/stet)
@@ -26,6 +27,7 @@ readonly BUILD_PACKAGES=(cmake ninja-build g++ ccache pkg-config libssl-dev libs
     libcli11-dev libzstd-dev libboost1.81-dev libspdlog-dev libtomlplusplus-dev)
 readonly TEST_PACKAGES=(libgtest-dev libgmock-dev librapidcheck-dev)
 readonly BENCH_PACKAGES=(libbenchmark-dev)
+readonly FUZZ_PACKAGES=(clang libclang-rt-dev)
 
 say() { echo "setup: $*"; }
 fail() {
@@ -184,7 +186,8 @@ main() {
                 with_tests=1
                 ;;
             bench) packages+=("${BENCH_PACKAGES[@]}") ;;
-            *) fail "unknown part '$part'; there are: build test bench" ;;
+            fuzz) packages+=("${FUZZ_PACKAGES[@]}") ;;
+            *) fail "unknown part '$part'; there are: build test bench fuzz" ;;
         esac
     done
     install_packages "${packages[@]}"
