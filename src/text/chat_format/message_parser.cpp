@@ -75,13 +75,17 @@ bool MessageParser::advance_between(bool is_final) {
 bool MessageParser::may_be_header(std::string_view text) const {
     if (text.size() > kHeaderMax) return false;
     if (options_.format->header == HeaderKind::recipient) {
-        const std::size_t marker = text.rfind(kRecipient);
-        if (marker != std::string_view::npos) text.remove_prefix(marker + kRecipient.size());
+        const auto is_words = [](std::string_view part) {
+            return std::all_of(part.begin(), part.end(),
+                               [](char c) { return c == '\n' || is_name_character(c); });
+        };
+        const std::size_t marker = text.find(kRecipient);
+        if (marker != std::string_view::npos) {
+            if (!is_words(text.substr(0, marker))) return false;
+            text.remove_prefix(marker + kRecipient.size());
+        }
         const std::size_t cut = std::min(text.find('<'), text.size());
-        const std::string_view tail = text.substr(cut);
-        if (!kRecipient.starts_with(tail)) return false;
-        return std::all_of(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(cut),
-                           [](char c) { return c == '\n' || is_name_character(c); });
+        return kRecipient.starts_with(text.substr(cut)) && is_words(text.substr(0, cut));
     }
     const std::string_view bare = text.substr(skip_blanks(text, 0));
     for (const std::string_view begin :

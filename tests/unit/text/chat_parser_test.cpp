@@ -358,6 +358,7 @@ TEST(ChatParser, PlainTextPasses) {
     }
     check_content("any", "{\"a\": 1}");
     check_content("any", "<tool_call>", false);
+    check_content("functionary-3.2", "a>>>s%is<|recipient|>b");
     for (const std::string inner : {"[1]", "[f]", "[f(1)]", "[f(a=b)]", "[f(a=1]", "[]", "f(a=1)",
                                     "[f(a=1), 2]", "['f'(a=1)]", "[f(a='x)]"}) {
         check_content("lfm2", "<|tool_call_start|>" + inner + "<|tool_call_end|>");
