@@ -87,7 +87,8 @@ class Env {
 };
 
 // Whole small file.
-Result<std::vector<std::byte>> read_file(Env& env, const Env::Path& path, std::uint64_t limit_bytes);
+Result<std::vector<std::byte>> read_file(Env& env, const Env::Path& path,
+                                         std::uint64_t limit_bytes);
 // temp file, sync, rename, sync of the directory: afterwards either the old or the new content.
 // A symbolic link at `path` is replaced itself, never followed.
 Status replace_file(Env& env, const Env::Path& path, std::span<const std::byte> data);

@@ -7,14 +7,13 @@
 #define STET_CONCAT_(a, b) a##b
 #define STET_CONCAT(a, b) STET_CONCAT_(a, b)
 
-#define STET_TRY(expr)                                                  \
-    do {                                                                \
-        if (::stet::Status stet_status_ = (expr); !stet_status_.is_ok()) \
-            return stet_status_;                                        \
+#define STET_TRY(expr)                                                                        \
+    do {                                                                                      \
+        if (::stet::Status stet_status_ = (expr); !stet_status_.is_ok()) return stet_status_; \
     } while (false)
 
 #define STET_ASSIGN(decl, expr) STET_ASSIGN_(decl, expr, STET_CONCAT(stet_result_, __LINE__))
-#define STET_ASSIGN_(decl, expr, tmp) \
-    auto tmp = (expr);                \
+#define STET_ASSIGN_(decl, expr, tmp)      \
+    auto tmp = (expr);                     \
     if (!tmp.is_ok()) return tmp.status(); \
     decl = std::move(tmp).value()

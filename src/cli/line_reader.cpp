@@ -19,9 +19,9 @@ constexpr std::string_view kContinuation = ". ";
 constexpr std::string_view kFence = "\"\"\"";
 
 Status too_long(std::string_view what, std::size_t bytes_max = kInputBytesMax) {
-    return Status(Code::resource_exhausted,
-                  fmt::format("{} is longer than {} MiB, the most that is read", what,
-                              bytes_max >> 20U));
+    return Status(
+        Code::resource_exhausted,
+        fmt::format("{} is longer than {} MiB, the most that is read", what, bytes_max >> 20U));
 }
 
 Status read_failed(std::string_view what) {

@@ -6,12 +6,12 @@
 
 #include <CLI/App.hpp>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <limits>
 #include <utility>
 
 #include "base/env.h"
+#include "base/stopwatch.h"
 #include "base/try.h"
 #include "base/units.h"
 #include "cli/interrupt.h"
@@ -30,11 +30,6 @@ namespace {
 constexpr std::uint32_t kContextMax = 1U << 30U;  // tokens
 constexpr std::uint32_t kThreadsMax = 512;
 constexpr std::uint32_t kBatchMax = 65536;  // tokens
-
-double ms_since(std::chrono::steady_clock::time_point start) {
-    const auto passed = std::chrono::steady_clock::now() - start;
-    return std::chrono::duration<double, std::milli>(passed).count();
-}
 
 // Without the range's description, which makes the help hard to read.
 template <typename T>
@@ -173,15 +168,15 @@ Result<std::optional<std::string>> find_prompt(RunFlags& flags) {
 Result<Run> load(RunFlags flags, Terminal& terminal) {
     const bool has_session = !flags.no_session && (flags.chat || !flags.session.empty());
     Spinner spinner(terminal, fmt::format("loading {}", flags.model));
-    auto start = std::chrono::steady_clock::now();
+    const Stopwatch opening;
     STET_ASSIGN(auto file, gguf::File::open(Env::posix(), flags.model));
     Run run;
-    run.load_ms = ms_since(start);
+    run.load_ms = opening.ms();
     Hash256 fingerprint;
     if (has_session) {
         STET_ASSIGN(fingerprint, gguf::fingerprint(Env::posix(), *file, cache_directory()));
     }
-    start = std::chrono::steady_clock::now();
+    const Stopwatch loading;
     engine::EngineOptions options;
     options.model.threads = static_cast<int>(flags.threads);
     options.model.state_types = state_types(flags.k_type, flags.v_type);
@@ -191,7 +186,7 @@ Result<Run> load(RunFlags flags, Terminal& terminal) {
         STET_ASSIGN(options.state_limit_bytes, parse_size(flags.ram));
     }
     STET_ASSIGN(run.engine, engine::Engine::create(std::move(file), options));
-    run.load_ms += ms_since(start);
+    run.load_ms += loading.ms();
     if (!flags.denoise_flag.empty() && !run.engine->is_diffusion()) {
         return Status(Code::invalid_argument,
                       fmt::format("{} is for diffusion models, {} is none ({})", flags.denoise_flag,

@@ -7,7 +7,6 @@
 #include <CLI/App.hpp>
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "base/env.h"
+#include "base/stopwatch.h"
 #include "base/try.h"
 #include "cli/line_reader.h"
 #include "cli/report.h"
@@ -34,32 +34,20 @@ constexpr std::size_t kTextBytesMax = std::size_t{1} << 30;  // what Tokenizer::
 constexpr std::size_t kPrintBytes = std::size_t{1} << 16;    // written at once
 constexpr std::string_view kBetweenIds = " \t\r\n,[]";       // lists of a shell, of JSON
 
-struct TokenizeFlags {
+struct VocabularyFlags {
     std::string model;
+    bool special = false;
+    bool null = false;
+    bool json = false;
+};
+
+struct TokenizeFlags : VocabularyFlags {
     std::optional<std::string> text;
-    bool special = false;
     bool no_bos = false;
-    bool null = false;
-    bool json = false;
 };
 
-struct DetokenizeFlags {
-    std::string model;
+struct DetokenizeFlags : VocabularyFlags {
     std::vector<std::string> ids;
-    bool special = false;
-    bool null = false;
-    bool json = false;
-};
-
-class Stopwatch {
-  public:
-    double ms() const {
-        const auto passed = std::chrono::steady_clock::now() - start_;
-        return std::chrono::duration<double, std::milli>(passed).count();
-    }
-
-  private:
-    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 // Prints in blocks what comes in small parts.
@@ -211,38 +199,42 @@ Status detokenize(const DetokenizeFlags& flags, Terminal& terminal) {
     return flags.null ? for_each_part(list, '\n', take) : take(list);
 }
 
+// A verb with what both have; `run` does it.
+template <typename Flags>
+CLI::App* add_verb(CLI::App& app, Action& action, const char* name, const char* help,
+                   const std::shared_ptr<Flags>& flags, Status (*run)(const Flags&, Terminal&)) {
+    auto* verb = app.add_subcommand(name, help);
+    verb->add_option("model", flags->model, "Model file (GGUF); only its vocabulary is read")
+        ->required();
+    verb->callback([flags, run, &action] {
+        action.is_json = flags->json;
+        action.run = [flags, run](Terminal& terminal) { return run(*flags, terminal); };
+    });
+    return verb;
+}
+
 }  // namespace
 
 void add_tokenize(CLI::App& app, Action& action) {
-    auto* verb = app.add_subcommand("tokenize", "Say a text as the token ids of a model");
-    auto flags = std::make_shared<TokenizeFlags>();
-    verb->add_option("model", flags->model, "Model file (GGUF); only its vocabulary is read")
-        ->required();
+    const auto flags = std::make_shared<TokenizeFlags>();
+    auto* verb = add_verb(app, action, "tokenize", "Say a text as the token ids of a model", flags,
+                          tokenize);
     verb->add_option("text", flags->text, "The text; without it, all of stdin");
     verb->add_flag("--special", flags->special, "Special tokens written in the text are tokens");
     verb->add_flag("--no-bos", flags->no_bos, "Only the text, without what begins and ends it");
     verb->add_flag("--null", flags->null,
                    "Stdin is many texts, a zero byte ends each; a line each");
     verb->add_flag("--json", flags->json, "One JSON object a text, with the piece of each token");
-    verb->callback([flags, &action] {
-        action.is_json = flags->json;
-        action.run = [flags](Terminal& terminal) { return tokenize(*flags, terminal); };
-    });
 }
 
 void add_detokenize(CLI::App& app, Action& action) {
-    auto* verb = app.add_subcommand("detokenize", "Say token ids as the text of a model");
-    auto flags = std::make_shared<DetokenizeFlags>();
-    verb->add_option("model", flags->model, "Model file (GGUF); only its vocabulary is read")
-        ->required();
+    const auto flags = std::make_shared<DetokenizeFlags>();
+    auto* verb = add_verb(app, action, "detokenize", "Say token ids as the text of a model", flags,
+                          detokenize);
     verb->add_option("ids", flags->ids, "The ids; without any, all of stdin");
     verb->add_flag("--special", flags->special, "Special tokens are part of the text");
     verb->add_flag("--null", flags->null, "Each line of stdin is a text; a zero byte ends each");
     verb->add_flag("--json", flags->json, "One JSON object a text");
-    verb->callback([flags, &action] {
-        action.is_json = flags->json;
-        action.run = [flags](Terminal& terminal) { return detokenize(*flags, terminal); };
-    });
 }
 
 }  // namespace stet::cli

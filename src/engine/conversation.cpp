@@ -5,26 +5,12 @@
 #include <chrono>
 #include <utility>
 
+#include "base/stopwatch.h"
 #include "base/try.h"
 #include "engine/turn_text.h"
 #include "state/checkpoint.h"
 
 namespace stet::engine {
-namespace {
-
-class Stopwatch {
-  public:
-    double ms() const {
-        return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_)
-            .count();
-    }
-
-  private:
-    std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-}  // namespace
-
 Conversation::Conversation(Engine& engine, store::Store* store, std::string session,
                            const Hash256& fingerprint, std::string system_prompt)
     : engine_(engine),

@@ -31,7 +31,7 @@ struct TurnRequest {
     GenerateOptions options;
     std::function<void(std::string_view)> on_text;
     std::function<void(const Denoiser&)> on_denoise;  // as of a Generation
-    const std::atomic<bool>* cancel = nullptr;  // polled between steps
+    const std::atomic<bool>* cancel = nullptr;        // polled between steps
 };
 
 struct TurnResult {

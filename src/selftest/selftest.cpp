@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <mutex>
 #include <optional>
 #include <thread>
+
+#include "base/stopwatch.h"
 
 namespace stet::selftest {
 namespace {
@@ -13,12 +14,8 @@ namespace {
 // What unused memory holds: numbers that look plausible, then such that spread.
 constexpr std::array kPoisons = {std::byte{0x3e}, std::byte{0xff}};
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 Cell run(const Column& column, Subject& subject, const CheckOptions& options) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     Cell cell;
     for (const std::byte poison : kPoisons) {
         subject.pool().set_poison(poison);
@@ -29,7 +26,7 @@ Cell run(const Column& column, Subject& subject, const CheckOptions& options) {
                                            : Outcome::pass;
         if (!column.is_poisoned || cell.outcome != Outcome::pass) break;
     }
-    cell.seconds = seconds_since(start);
+    cell.seconds = watch.seconds();
     return cell;
 }
 
@@ -47,7 +44,7 @@ bool Report::passed() const {
 }
 
 Report test_model(const std::filesystem::path& path, const CheckOptions& options) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     Report report;
     report.model = path.stem();
     report.cells.resize(columns().size());
@@ -61,7 +58,7 @@ Report test_model(const std::filesystem::path& path, const CheckOptions& options
     for (std::size_t i = 0; i < columns().size(); ++i) {
         report.cells[i] = run(columns()[i], subject, options);
     }
-    report.seconds = seconds_since(start);
+    report.seconds = watch.seconds();
     return report;
 }
 

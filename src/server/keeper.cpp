@@ -6,6 +6,7 @@
 #include <chrono>
 #include <set>
 
+#include "base/stopwatch.h"
 #include "base/try.h"
 #include "server/http_text.h"
 #include "server/kept.h"
@@ -14,10 +15,6 @@ namespace stet::server {
 namespace {
 
 constexpr std::size_t kTasksMax = 1024;
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 bool begins_with(std::span<const Token> whole, std::span<const Token> begin) {
     return whole.size() >= begin.size() && std::equal(begin.begin(), begin.end(), whole.begin());
@@ -187,13 +184,13 @@ void Keeper::load(std::string tenant, StoredPrefix prefix,
         [this, tenant = std::move(tenant), prefix = std::move(prefix), done = std::move(done)] {
             const auto at = tenants_.find(tenant);
             if (at == tenants_.end()) return done(Status(Code::not_found, "no store for this key"));
-            const auto start = std::chrono::steady_clock::now();
+            const Stopwatch watch;
             auto loaded =
                 at->second.store->load(prefix.session, fingerprint_, engine_.pool(), prefix.turn);
             {
                 const std::lock_guard lock(mutex_);
                 ++(loaded ? stats_.loads : stats_.load_failures);
-                stats_.load_seconds += seconds_since(start);
+                stats_.load_seconds += watch.seconds();
                 if (loaded) stats_.bytes_read += loaded->bytes_read;
                 // What can't be read is not offered again; its tokens are still in the store.
                 if (!loaded && loaded.status().code() != Code::resource_exhausted) {
@@ -287,11 +284,11 @@ Status Keeper::plan(Tenant& tenant, Waiting& waiting) const {
 }
 
 bool Keeper::prepare(Tenant& tenant, Waiting& waiting) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const Status planned = plan(tenant, waiting);
     if (planned && !waiting.turn.content.empty()) return true;
     finish(waiting, planned ? Result<Committed>(waiting.committed) : Result<Committed>(planned),
-           seconds_since(start));
+           watch.seconds());
     return false;
 }
 
@@ -318,7 +315,7 @@ void Keeper::commit_all(std::vector<Waiting> commits) {
 }
 
 void Keeper::commit_together(Tenant& tenant, std::span<Waiting> batch) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const model::Model& model = engine_.model();
     std::vector<store::Commit> commits;
     for (const Waiting& waiting : batch) {
@@ -330,7 +327,7 @@ void Keeper::commit_together(Tenant& tenant, std::span<Waiting> batch) {
         commit.created = {fingerprint_, model.config.name, model.file->path().string()};
     }
     const auto turns = tenant.store->commit_turns(engine_.schema(), commits);
-    const double seconds = seconds_since(start);
+    const double seconds = watch.seconds();
     for (std::size_t i = 0; i < batch.size(); ++i) {
         Waiting& waiting = batch[i];
         if (!turns[i]) {

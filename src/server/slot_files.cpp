@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
+#include "base/stopwatch.h"
 #include "base/try.h"
 #include "engine/import_state.h"
 #include "state/encode.h"
@@ -19,11 +19,6 @@ namespace stet::server {
 namespace {
 
 constexpr std::size_t kTasksMax = 256;
-
-double ms_since(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
-        .count();
-}
 
 bool is_forbidden(char c) {
     constexpr std::string_view kForbidden = "/\\:*?\"<>|";
@@ -121,7 +116,7 @@ Status SlotFiles::restore(std::string name, std::function<void(Result<RestoredSl
 
 Result<SlotFile> SlotFiles::save_now(const std::string& name, const state::Sequence& sequence) {
     STET_TRY(check_file_name(name));
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     state::Saved saved;
     saved.identity = identity_;
     saved.pool = &engine_.pool();
@@ -135,7 +130,7 @@ Result<SlotFile> SlotFiles::save_now(const std::string& name, const state::Seque
         return {};
     });
     if (!status) return status.with_context("Unable to save slot");
-    result.ms = ms_since(start);
+    result.ms = watch.ms();
     return result;
 }
 
@@ -185,7 +180,7 @@ Result<SlotFiles::Opened> SlotFiles::open_file(const std::string& name) {
 
 Result<RestoredSlot> SlotFiles::restore_now(const std::string& name) {
     STET_TRY(check_file_name(name));
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     const auto in_context = [](const Status& status) {
         return status.with_context("Unable to restore slot");
     };
@@ -195,7 +190,7 @@ Result<RestoredSlot> SlotFiles::restore_now(const std::string& name) {
     auto sequence = read(*opened->file, opened->size_bytes, name);
     if (!sequence) return in_context(sequence.status());
     restored.sequence = std::move(sequence).value();
-    restored.file = {restored.sequence.position(), opened->size_bytes, ms_since(start)};
+    restored.file = {restored.sequence.position(), opened->size_bytes, watch.ms()};
     return restored;
 }
 
