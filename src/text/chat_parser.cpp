@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "text/chat_format/call_literals.h"
 #include "text/chat_format/format.h"
 #include "text/chat_format/scan.h"
 
@@ -26,12 +27,10 @@ std::vector<std::string_view> markers_of(const ChatFormat& format, bool has_tool
     if (!has_tools) return list;
     for (const Pair& pair : format.sections) list.insert(list.end(), {pair.open, pair.close});
     for (const CallSyntax& syntax : format.calls) {
-        list.insert(list.end(),
-                    {syntax.open, syntax.close, syntax.id_close, syntax.name_close, syntax.arguments_open,
-                     syntax.key_open, syntax.key_close, syntax.value_open, syntax.value_close});
-    }
-    for (const CallSyntax& syntax : format.calls) {
-        if (syntax.body == CallBody::marked) list.emplace_back("<|\"|>");
+        list.insert(list.end(), {syntax.open, syntax.close, syntax.id_close, syntax.name_close,
+                                 syntax.arguments_open, syntax.key_open, syntax.key_close,
+                                 syntax.value_open, syntax.value_close});
+        if (syntax.body == CallBody::marked) list.push_back(kTextMark);
     }
     if (format.has_short_ids) list.emplace_back("[CALL_ID]");
     return list;

@@ -8,15 +8,8 @@
 namespace stet::text {
 namespace {
 
-constexpr std::string_view kMark = "<|\"|>";
-constexpr int kDepthMax = 64;
-
 bool is_identifier(std::string_view text) {
-    const auto is_letter = [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               c == '_' || c == '.' || c == '-';
-    };
-    return !text.empty() && std::all_of(text.begin(), text.end(), is_letter);
+    return !text.empty() && std::all_of(text.begin(), text.end(), is_word_character);
 }
 
 bool is_bare_key(std::string_view text) {
@@ -49,7 +42,7 @@ class LiteralParser {
     }
     bool value(std::string& json, int depth) {
         skip();
-        if (at_ == text_.size() || depth > kDepthMax) return false;
+        if (at_ == text_.size() || depth > kBracketsDepthMax) return false;
         const char c = text_[at_];
         if (c == '{') return mapping(json, depth);
         if (c == '[' || c == '(') return list(json, c == '[' ? ']' : ')', depth);
@@ -99,7 +92,7 @@ class LiteralParser {
   private:
     void skip() { at_ = skip_blanks(text_, at_); }
     bool begins_text() const {
-        if (quotes_ == Quotes::marked) return text_.substr(at_).starts_with(kMark);
+        if (quotes_ == Quotes::marked) return text_.substr(at_).starts_with(kTextMark);
         return at_ < text_.size() && (text_[at_] == '"' || text_[at_] == '\'');
     }
     bool list(std::string& json, char close, int depth) {
@@ -116,11 +109,11 @@ class LiteralParser {
     }
     bool quoted(std::string& out) {
         if (quotes_ == Quotes::marked) {
-            at_ += kMark.size();
-            const std::size_t end = text_.find(kMark, at_);
+            at_ += kTextMark.size();
+            const std::size_t end = text_.find(kTextMark, at_);
             if (end == std::string_view::npos) return false;
             out = text_.substr(at_, end - at_);
-            at_ = end + kMark.size();
+            at_ = end + kTextMark.size();
             return true;
         }
         const char quote = text_[at_++];
@@ -132,7 +125,9 @@ class LiteralParser {
                 out += text_[at_++];
             }
         }
-        return at_ < text_.size() && ++at_ > 0;
+        if (at_ == text_.size()) return false;
+        ++at_;
+        return true;
     }
     // After a backslash. What Python doesn't know stays with its backslash.
     void escape(std::string& out) {
@@ -192,8 +187,8 @@ class LiteralParser {
 bool LiteralScanner::is_quoted(char c) {
     if (quotes_ == Quotes::marked) {
         // No part of a mark begins it anew but its first byte.
-        matched_ = c == kMark[matched_] ? matched_ + 1 : c == kMark[0] ? 1 : 0;
-        if (matched_ == kMark.size()) {
+        matched_ = c == kTextMark[matched_] ? matched_ + 1 : c == kTextMark[0] ? 1 : 0;
+        if (matched_ == kTextMark.size()) {
             matched_ = 0;
             is_open_ = !is_open_;
             return true;
@@ -219,7 +214,7 @@ JsonScanner::Step LiteralScanner::add(char c) {
     if (is_quoted(c)) return depth_ == 0 ? Step::bad : Step::more;
     if (c == '{' || c == '[' || c == '(') ++depth_;
     if (c == '}' || c == ']' || c == ')') --depth_;
-    if (depth_ < 0 || depth_ > kDepthMax) return Step::bad;
+    if (depth_ < 0 || depth_ > kBracketsDepthMax) return Step::bad;
     if (depth_ > 0) return Step::more;
     return c == '}' || c == ']' || c == ')' ? Step::end : Step::bad;
 }

@@ -12,10 +12,12 @@
 
 namespace stet::text {
 
+inline constexpr std::string_view kTextMark = "<|\"|>";  // of Gemma 4
+
 // What stands around a text, so that brackets in it count for nothing.
 enum class Quotes : std::uint8_t {
     python,  // ' or ", with backslashes
-    marked,  // <|"|> on both sides (Gemma 4)
+    marked,  // kTextMark on both sides
 };
 
 // Follows one bracket, of any kind, to its end: character after character.
@@ -27,7 +29,6 @@ class LiteralScanner {
   private:
     bool is_quoted(char c);  // whether `c` belongs to a quoted text
 
-    static constexpr int kDepthMax = 64;
     Quotes quotes_;
     int depth_ = 0;
     char quote_ = 0;           // python: the one that is open

@@ -12,8 +12,7 @@ constexpr std::size_t kValueMax = std::size_t{1} << 40;
 constexpr int kNestingMax = 32;
 
 bool is_name_character(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.' || c == ':' || c == '/';
+    return is_word_character(c) || c == ':' || c == '/';
 }
 
 bool has_attribute(std::string_view attributes, std::string_view text) {
@@ -304,48 +303,41 @@ void CallReader::add_argument(std::string_view value) {
         (members_.empty() ? "" : ",") + json_string(key_) + ":" + json_value(value, is_text);
 }
 
-CallReader::Step CallReader::read_json(std::string_view text) {
+// Up to where the object or list ends that began at mark_.
+template <typename Scanner>
+CallReader::Step CallReader::to_end(std::string_view text, Scanner& scanner,
+                                    std::string_view* found) {
     while (at_ < text.size()) {
-        const JsonScanner::Step step = scanner_.add(text[at_++]);
+        const JsonScanner::Step step = scanner.add(text[at_++]);
         if (step == JsonScanner::Step::more) continue;
         if (step == JsonScanner::Step::bad) return Step::bad;
-        const std::string_view json = text.substr(mark_, at_ - mark_);
-        if (syntax_->body == CallBody::arguments) {
-            auto object = json_object(json);
-            return object ? finish(std::move(*object)) : Step::bad;
-        }
-        auto calls =
-            syntax_->body == CallBody::keyed ? calls_of_keyed_json(json) : calls_of_json(json);
-        if (!calls && syntax_->body == CallBody::code) {
-            auto object = json_object(json);
-            if (!object || !object->starts_with("{\"code\":")) return Step::bad;
-            name_ = "python";
-            return finish(std::move(*object));
-        }
-        if (!calls) return Step::bad;
-        calls_ = std::move(*calls);
-        return Step::done;
+        *found = text.substr(mark_, at_ - mark_);
+        return Step::next;
     }
     return Step::more;
 }
 
+CallReader::Step CallReader::read_json(std::string_view text) {
+    std::string_view json;
+    const Step step = to_end(text, scanner_, &json);
+    if (step != Step::next) return step;
+    if (syntax_->body == CallBody::arguments) return finish(json_object(json));
+    if (syntax_->body == CallBody::keyed) return finish(calls_of_keyed_json(json));
+    auto calls = calls_of_json(json);
+    if (calls || syntax_->body != CallBody::code) return finish(std::move(calls));
+    auto object = json_object(json);
+    if (!object || !object->starts_with("{\"code\":")) return Step::bad;
+    name_ = "python";
+    return finish(std::move(object));
+}
+
 CallReader::Step CallReader::read_literal(std::string_view text) {
-    while (at_ < text.size()) {
-        const JsonScanner::Step step = literal_.add(text[at_++]);
-        if (step == JsonScanner::Step::more) continue;
-        if (step == JsonScanner::Step::bad) return Step::bad;
-        const std::string_view literal = text.substr(mark_, at_ - mark_);
-        if (syntax_->body == CallBody::marked) {
-            auto object = json_of_marked(literal);
-            return object ? finish(std::move(*object)) : Step::bad;
-        }
-        auto calls = calls_of_python(literal);
-        if (!calls) calls = calls_of_json(literal);
-        if (!calls) return Step::bad;
-        calls_ = std::move(*calls);
-        return Step::done;
-    }
-    return Step::more;
+    std::string_view literal;
+    const Step step = to_end(text, literal_, &literal);
+    if (step != Step::next) return step;
+    if (syntax_->body == CallBody::marked) return finish(json_of_marked(literal));
+    auto calls = calls_of_python(literal);
+    return finish(calls ? std::move(calls) : calls_of_json(literal));
 }
 
 // Llama's built-in tools: `name.call(key="value")`. All else is for the interpreter.
@@ -370,8 +362,15 @@ CallReader::Step CallReader::read_code(std::string_view text, bool is_final) {
     return finish("{\"code\":" + json_string(code) + "}");
 }
 
-CallReader::Step CallReader::finish(std::string arguments) {
-    calls_.push_back({id_, name_, std::move(arguments)});
+CallReader::Step CallReader::finish(std::optional<std::string> arguments) {
+    if (!arguments) return Step::bad;
+    calls_.push_back({id_, name_, std::move(*arguments)});
+    return Step::done;
+}
+
+CallReader::Step CallReader::finish(std::optional<std::vector<ToolCall>> calls) {
+    if (!calls) return Step::bad;
+    calls_ = std::move(*calls);
     return Step::done;
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,7 +66,11 @@ class CallReader {
     Step read_code(std::string_view text, bool is_final);
     Step until(std::string_view text, std::string_view marker, std::size_t bytes_max,
                std::string_view* found);
-    Step finish(std::string arguments);
+    template <typename Scanner>
+    Step to_end(std::string_view text, Scanner& scanner, std::string_view* found);
+    // Bad without.
+    Step finish(std::optional<std::string> arguments);
+    Step finish(std::optional<std::vector<ToolCall>> calls);
     void add_argument(std::string_view value);
     bool has_nested_values() const { return syntax_->value_close.ends_with("*>"); }
 

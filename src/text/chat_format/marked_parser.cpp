@@ -13,6 +13,21 @@ bool is_name_begin(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
+bool begins_body(CallBody body, char c) {
+    switch (body) {
+        case CallBody::json:
+        case CallBody::keyed:
+            return c == '{' || c == '[';
+        case CallBody::python:
+            return c == '[';
+        case CallBody::marked:
+        case CallBody::arguments:
+        case CallBody::code:
+            return is_name_begin(c);
+    }
+    return false;
+}
+
 // "functions.NAME:0" of Kimi is a name and an id.
 void number_id(ToolCall& call) {
     constexpr std::string_view kPrefix = "functions.";
@@ -250,17 +265,13 @@ bool MarkedParser::advance_section(ChatDelta& delta, bool is_final) {
 
 bool MarkedParser::begin_unmarked_call(std::size_t at) {
     const char c = held_[at];
-    const bool is_json = c == '{' || c == '[';
-    if (is_bare_ && is_json) {
+    if (is_bare_ && begins_body(kBareJson.body, c)) {
         begin_call(&kBareJson, at);
         return true;
     }
     for (const CallSyntax& syntax : options_.format->calls) {
         if (!syntax.open.empty()) continue;
-        const bool fits = syntax.body == CallBody::json || syntax.body == CallBody::keyed ? is_json
-                          : syntax.body == CallBody::python                               ? c == '['
-                                                            : is_name_begin(c);
-        if (!fits) continue;
+        if (!begins_body(syntax.body, c)) continue;
         begin_call(&syntax, at);
         return true;
     }

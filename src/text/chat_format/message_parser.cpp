@@ -12,14 +12,9 @@ constexpr std::size_t kHeaderMax = 256;  // bytes
 constexpr std::string_view kChannel = "<|channel|>";
 constexpr std::string_view kRecipient = "<|recipient|>";
 
-bool is_name_character(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
-}
-
 std::string_view word_at(std::string_view text, std::size_t at) {
     std::size_t end = at;
-    while (end < text.size() && is_name_character(text[end])) ++end;
+    while (end < text.size() && is_word_character(text[end])) ++end;
     return text.substr(at, end - at);
 }
 
@@ -77,7 +72,7 @@ bool MessageParser::may_be_header(std::string_view text) const {
     if (options_.format->header == HeaderKind::recipient) {
         const auto is_words = [](std::string_view part) {
             return std::all_of(part.begin(), part.end(),
-                               [](char c) { return c == '\n' || is_name_character(c); });
+                               [](char c) { return c == '\n' || is_word_character(c); });
         };
         const std::size_t marker = text.find(kRecipient);
         if (marker != std::string_view::npos) {
@@ -155,7 +150,7 @@ std::optional<MessageParser::Header> MessageParser::read_recipient(std::string_v
     const std::size_t marker = header.rfind(kRecipient);
     const std::string_view name = without_blanks(
         marker == std::string_view::npos ? header : header.substr(marker + kRecipient.size()));
-    if (name.empty() || !std::all_of(name.begin(), name.end(), is_name_character)) {
+    if (name.empty() || !std::all_of(name.begin(), name.end(), is_word_character)) {
         return std::nullopt;
     }
     if (name == "all") return Header{Target::content, ""};

@@ -24,6 +24,12 @@ inline std::string_view without_blanks(std::string_view text) {
     return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
 }
 
+// Of the names of tools and of recipients.
+inline bool is_word_character(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
+}
+
 enum class Match : std::uint8_t { no, partial, yes };
 
 // Whether `text` begins with `marker`; partial: the text ends inside of it.
@@ -70,6 +76,8 @@ inline MarkerFound find_first_marker(std::string_view text, std::size_t from,
     return {};
 }
 
+inline constexpr int kBracketsDepthMax = 64;  // of brackets in the arguments of a call
+
 // Follows one JSON object or list, character after character.
 class JsonScanner {
   public:
@@ -79,12 +87,11 @@ class JsonScanner {
         const int change = brackets_.add(c);
         if (depth_ == 0 && change != 1) return Step::bad;
         depth_ += change;
-        if (depth_ > kDepthMax) return Step::bad;
+        if (depth_ > kBracketsDepthMax) return Step::bad;
         return depth_ == 0 ? Step::end : Step::more;
     }
 
   private:
-    static constexpr int kDepthMax = 64;
     int depth_ = 0;
     JsonBrackets brackets_;
 };

@@ -11,8 +11,8 @@
 #include "text/tokenizers/pretokenizer.h"
 #include "text/tokenizers/segmenter.h"
 #include "text/tokenizers/tokenizer_base.h"
-#include "text/unicode.h"
 #include "text/tokenizers/word_cache.h"
+#include "text/unicode.h"
 
 namespace stet::text {
 namespace {

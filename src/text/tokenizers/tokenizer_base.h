@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "gguf/gguf.h"
-#include "text/tokenizers/special_cutter.h"
 #include "text/tokenizer.h"
+#include "text/tokenizers/special_cutter.h"
 #include "text/tokenizers/vocabulary.h"
 
 namespace stet::text {

@@ -11,8 +11,8 @@
 
 #include "gguf/gguf.h"
 #include "stet/status.h"
-#include "text/tokenizers/flat_map.h"
 #include "text/tokenizer.h"
+#include "text/tokenizers/flat_map.h"
 
 namespace stet::text {
 

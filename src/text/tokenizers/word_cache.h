@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "text/tokenizers/flat_map.h"
 #include "text/tokenizer.h"
+#include "text/tokenizers/flat_map.h"
 
 namespace stet::text {
 
