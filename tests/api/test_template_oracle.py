@@ -7,13 +7,11 @@ import pathlib
 import re
 import subprocess
 
-import pytest
+import jinja2
+import jinja2.ext
+import jinja2.sandbox
 from conftest import LIMIT_S, STET
 from oracle_templates import CONTEXT, templates
-
-jinja2 = pytest.importorskip("jinja2")
-import jinja2.ext  # noqa: E402
-import jinja2.sandbox  # noqa: E402
 
 SEED = int(os.environ.get("STET_TEMPLATE_SEED", "8"))
 COUNT = int(os.environ.get("STET_TEMPLATE_COUNT", "500"))

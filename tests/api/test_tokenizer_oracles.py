@@ -7,11 +7,11 @@ when these are more than a quarter.
 
 import subprocess
 
+import oracle_models
 import pytest
 from conftest import LIMIT_S, STET, cached
 from oracle_texts import SCRIPTS, broken_texts, texts
 
-oracle_models = pytest.importorskip("oracle_models")
 SEED = 20241203
 
 

@@ -61,7 +61,7 @@ void check_wall(const SmallVocabulary& small, std::string_view text) {
     expected.push_back(small.special);
     const Tokens after = encode(small, right, false, true);
     expected.insert(expected.end(), after.begin(), after.end());
-    require(encode(small, left + "<|s|>" + right, false, true) == expected,
+    require(encode(small, left + std::string(kSpecial) + right, false, true) == expected,
             "a special token is a wall", small.name);
 }
 

@@ -3,43 +3,26 @@
 #include <string_view>
 
 #include "fuzz/fuzz.h"
-#include "gguf/gguf.h"
-#include "support/gguf_writer.h"
+#include "support/small_vocabulary.h"
 #include "text/tokenizers/pretokenizer_rules.h"
 #include "text/unicode.h"
 
 namespace stet::fuzz {
 namespace {
 
-enum Type : std::int32_t { normal = 1, unknown, control, user, unused, byte };
+using enum test::TokenType;
 
-constexpr const char* kSpecial = "<|s|>";
 const std::string kSpace(text::kEscapedSpace);
 
-class Builder {
+class Builder : public test::SmallVocabulary {
   public:
-    explicit Builder(std::string_view model) {
-        writer_.set_string("general.architecture", "llama");
-        writer_.set_string("tokenizer.ggml.model", model);
-    }
-    test::GgufWriter& writer() { return writer_; }
-    void add(std::string_view text, Type type = normal, float score = 0) {
-        texts_.emplace_back(text);
-        types_.push_back(type);
-        scores_.push_back(score);
-    }
+    using test::SmallVocabulary::SmallVocabulary;
     void add_specials() {
-        add("<unk>", unknown);
-        add("<s>", control);
-        add("</s>", control);
-        add(kSpecial, control);
-        add("[user]", user);
-    }
-    void add_byte_tokens() {
-        constexpr std::string_view kDigits = "0123456789ABCDEF";
-        for (unsigned value = 0; value < 256; ++value) {
-            add(std::string("<0x") + kDigits[value / 16] + kDigits[value % 16] + ">", byte);
-        }
+        add("<unk>", kTypeUnknown);
+        add("<s>", kTypeControl);
+        add("</s>", kTypeControl);
+        add(kSpecial, kTypeControl);
+        add("[user]", kTypeUser);
     }
     void add_alphabet() {
         for (const std::string& letter : text::byte_alphabet().text) add(letter);
@@ -48,26 +31,16 @@ class Builder {
         merges_.push_back(left + " " + right);
         add(left + right);
     }
-    SmallVocabulary load(std::string name, Keeps keeps) {
-        writer_.set_strings("tokenizer.ggml.tokens", texts_);
-        writer_.set_strings("tokenizer.ggml.merges", merges_);
-        writer_.set_i32s("tokenizer.ggml.token_type", types_);
-        writer_.set_f32s("tokenizer.ggml.scores", scores_);
-        MemoryEnv env(writer_.bytes());
-        const auto file = gguf::File::open(env, "small.gguf");
-        require(file.is_ok(), "a small vocabulary opens", file.status().to_string());
-        auto tokenizer = text::Tokenizer::load(**file);
+    fuzz::SmallVocabulary load(std::string name, Keeps keeps) {
+        set_merges(merges_);
+        auto tokenizer = test::SmallVocabulary::load();
         require(tokenizer.is_ok(), "a small vocabulary loads", tokenizer.status().to_string());
-        SmallVocabulary made{std::move(name), keeps, std::move(tokenizer).value(), {}};
+        fuzz::SmallVocabulary made{std::move(name), keeps, std::move(tokenizer).value(), {}};
         made.special = made.tokenizer->find(kSpecial);
         return made;
     }
 
   private:
-    test::GgufWriter writer_;
-    std::vector<std::string> texts_;
-    std::vector<std::int32_t> types_;
-    std::vector<float> scores_;
     std::vector<std::string> merges_;
 };
 
@@ -100,7 +73,7 @@ SmallVocabulary byte_level(const std::string& family) {
     builder.writer().set_string("tokenizer.ggml.pre", pre);
     builder.add_specials();
     if (is_raw) {
-        builder.add_byte_tokens();
+        builder.add_bytes();
         for (char c = ' '; c < 127; ++c) builder.add(std::string(1, c));
         builder.add("\n");
         builder.add(kSpace);
@@ -118,15 +91,15 @@ SmallVocabulary byte_level(const std::string& family) {
 SmallVocabulary spm() {
     Builder builder("llama");
     builder.add_specials();
-    builder.add_byte_tokens();
+    builder.add_bytes();
     float score = -1;
     const std::vector<std::string> pieces = {
         "th", "er",   "in", "ing", kSpace + "th", kSpace + "ther", kSpace, kSpace + kSpace,
         "aa", "aaaa", "<|", "|>"};
     for (const std::string& text : pieces) {
-        builder.add(text, normal, --score);
+        builder.add(text, kTypeNormal, --score);
     }
-    for (char c = '!'; c < 127; ++c) builder.add(std::string(1, c), normal, --score);
+    for (char c = '!'; c < 127; ++c) builder.add(std::string(1, c), kTypeNormal, --score);
     return builder.load("spm", Keeps::text);
 }
 
@@ -146,11 +119,11 @@ SmallVocabulary wpm() {
 SmallVocabulary ugm() {
     Builder builder("t5");
     builder.add_specials();
-    for (char c = '!'; c < 127; ++c) builder.add(std::string(1, c), normal, -5);
-    builder.add(kSpace, normal, -2);
-    builder.add(kSpace + "the", normal, -4);
-    builder.add("ing", normal, -6);
-    builder.add("aaaa", normal, -8);
+    for (char c = '!'; c < 127; ++c) builder.add(std::string(1, c), kTypeNormal, -5);
+    builder.add(kSpace, kTypeNormal, -2);
+    builder.add(kSpace + "the", kTypeNormal, -4);
+    builder.add("ing", kTypeNormal, -6);
+    builder.add("aaaa", kTypeNormal, -8);
     builder.writer().set_u32("tokenizer.ggml.unknown_token_id", 0);
     builder.writer().set_u32("tokenizer.ggml.eos_token_id", 2);
     builder.writer().set_bool("tokenizer.ggml.add_space_prefix", true);
@@ -174,10 +147,10 @@ SmallVocabulary rwkv() {
 SmallVocabulary plamo2() {
     Builder builder("plamo2");
     builder.add_specials();
-    builder.add_byte_tokens();
+    builder.add_bytes();
     float score = -1;
     for (const char* text : {"the", "ing", " ", "  ", "a", "aa", "b", "\n", "\xE4\xB8\xAD"}) {
-        builder.add(text, normal, --score);
+        builder.add(text, kTypeNormal, --score);
     }
     return builder.load("plamo2", Keeps::text);
 }

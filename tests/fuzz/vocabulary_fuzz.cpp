@@ -4,6 +4,7 @@
 
 #include "fuzz/fuzz.h"
 #include "gguf/gguf.h"
+#include "support/memory_env.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 #include "text/unicode.h"
@@ -50,7 +51,7 @@ void use(const text::Tokenizer& tokenizer) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     using namespace stet;
     const auto bytes = std::as_bytes(std::span(data, size));
-    fuzz::MemoryEnv env({bytes.begin(), bytes.end()});
+    test::MemoryEnv env({bytes.begin(), bytes.end()});
     const auto file = gguf::File::open(env, "fuzz.gguf");
     fuzz::require_honest(file.status());
     if (!file) return 0;

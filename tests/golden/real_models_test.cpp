@@ -1,5 +1,5 @@
-// Real models against the reference: token ids of every prompt, and the greedy continuation with its
-// best tokens.
+// Real models against the reference: token ids of every prompt, and the greedy continuation with
+// its best tokens.
 //
 // As quantised (tests/data/real): their products round activations to 8 bits, so that a difference
 // in the last bit of a float becomes a whole rounding step some layers on. Over these steps the
@@ -14,8 +14,8 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <numeric>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "engine/engine.h"
 #include "support/models.h"
@@ -27,12 +27,12 @@ using engine::Engine;
 using nlohmann::json;
 
 struct Case {
-    const char* name;        // of the data file and this test
-    const char* folder;      // of tests/data
-    const char* model;       // in the test cache
-    double rms_limit;        // over the best 8 tokens of all steps
-    double worst_limit;      // of one of them
-    double certain;          // the reference's choice counts where its best two differ by more
+    const char* name;    // of the data file and this test
+    const char* folder;  // of tests/data
+    const char* model;   // in the test cache
+    double rms_limit;    // over the best 8 tokens of all steps
+    double worst_limit;  // of one of them
+    double certain;      // the reference's choice counts where its best two differ by more
 };
 
 constexpr Case kCases[] = {
@@ -118,9 +118,10 @@ TEST_P(RealModels, GreedyContinuationEqualsTheReference) {
     }
     if (steps == 0) return;
     const double rms = std::sqrt(squares / static_cast<double>(values));
-    fmt::print("{:<28} {} steps, {} certain choices equal, rms {:.4f} (limit {}), worst {:.3f} (limit {})\n",
-               GetParam().model, steps, choices, rms, GetParam().rms_limit, worst,
-               GetParam().worst_limit);
+    fmt::print(
+        "{:<28} {} steps, {} certain choices equal, rms {:.4f} (limit {}), worst {:.3f} (limit "
+        "{})\n",
+        GetParam().model, steps, choices, rms, GetParam().rms_limit, worst, GetParam().worst_limit);
     EXPECT_LE(rms, GetParam().rms_limit);
     EXPECT_LE(worst, GetParam().worst_limit);
 }

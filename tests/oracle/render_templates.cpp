@@ -4,24 +4,16 @@
 // then {"source": "..."} for each template. Answers {"text": "..."} or {"code", "message"} for
 // each.
 #include <chrono>
-#include <cstdio>
-#include <ctime>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "support/local_time.h"
 #include "text/chat_template.h"
 
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::chrono::system_clock::time_point local_time(const std::string& text) {
-    std::tm time{};
-    if (strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time) == nullptr) return {};
-    time.tm_isdst = -1;
-    return std::chrono::system_clock::from_time_t(std::mktime(&time));
-}
 
 Json failure(const stet::Status& status) {
     return {{"code", stet::code_name(status.code())}, {"message", status.to_string()}};
@@ -43,7 +35,7 @@ int main() {
     if (!std::getline(std::cin, line)) return 1;
     const Json head = Json::parse(line);
     const std::string variables = head.at("variables").dump();
-    const auto now = local_time(head.at("now").get<std::string>());
+    const auto now = stet::test::local_time(head.at("now").get<std::string>());
     while (std::getline(std::cin, line)) {
         const std::string source = Json::parse(line).at("source").get<std::string>();
         std::cout << rendered(source, variables, now).dump() << "\n";

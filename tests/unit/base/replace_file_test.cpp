@@ -63,7 +63,8 @@ TEST_F(ReplaceFileTest, ReplacesALinkNotWhatItPointsTo) {
 }
 
 TEST_F(ReplaceFileTest, WithoutTheDirectorySaysSo) {
-    const Status status = replace_file(Env::posix(), directory_ / "none" / "a", std::span<const std::byte>());
+    const Status status =
+        replace_file(Env::posix(), directory_ / "none" / "a", std::span<const std::byte>());
     EXPECT_EQ(status.code(), Code::not_found);
 }
 

@@ -91,12 +91,14 @@ TEST_P(EngineTest, AFailedStepLeavesEverySequenceAsItWas) {
             std::vector<Token> bad = some_tokens(40, 4);
             for (const Token token : {-1, 128, 1 << 30}) {
                 bad.back() = token;
-                const engine::Part parts[] = {{&a, more, engine::Logits::all}, {&b, bad, engine::Logits::last}};
+                const engine::Part parts[] = {{&a, more, engine::Logits::all},
+                                              {&b, bad, engine::Logits::last}};
                 const auto refused = engine->run(parts);
                 EXPECT_EQ(refused.status().code(), Code::invalid_argument);
             }
             const auto many = some_tokens(engine->context(), 5);
-            const engine::Part parts[] = {{&a, more, engine::Logits::all}, {&b, many, engine::Logits::last}};
+            const engine::Part parts[] = {{&a, more, engine::Logits::all},
+                                          {&b, many, engine::Logits::last}};
             EXPECT_EQ(engine->run(parts).status().code(), Code::invalid_argument);
             EXPECT_EQ(a.position(), prompt.size());
             EXPECT_EQ(b.position(), other.size());
@@ -145,7 +147,8 @@ TEST_P(EngineTest, GenerationsTogetherEqualEachAlone) {
     const auto engine = make();
     if (!engine) return;
     const auto solo = [&](std::uint32_t seed, std::size_t prompt) {
-        Generation generation(state::Sequence::empty(engine->schema()), some_tokens(prompt, seed), greedy(20));
+        Generation generation(state::Sequence::empty(engine->schema()), some_tokens(prompt, seed),
+                              greedy(20));
         EXPECT_TRUE(engine->generate(generation));
         EXPECT_EQ(generation.stop(), StopReason::length);
         return generation.output();
@@ -171,7 +174,8 @@ TEST_P(EngineTest, ChunkedPromptsSayTheSame) {
     std::vector<Token> outputs[2];
     for (const int i : {0, 1}) {
         Engine& engine = i == 0 ? *whole : *chunked;
-        Generation generation(state::Sequence::empty(engine.schema()), some_tokens(90, 6), greedy(12));
+        Generation generation(state::Sequence::empty(engine.schema()), some_tokens(90, 6),
+                              greedy(12));
         ASSERT_TRUE(engine.generate(generation));
         outputs[i] = generation.output();
         EXPECT_EQ(generation.sequence().position(), 90U + 11U) << "the last token is pending";

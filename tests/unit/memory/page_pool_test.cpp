@@ -13,7 +13,9 @@ Plane plane(const char* name, std::int32_t layer, ElementType type, std::uint32_
 }
 
 Schema two_groups() {
-    return {{Group{"attention", Lifetime::tokens, 0,
+    return {{Group{"attention",
+                   Lifetime::tokens,
+                   0,
                    {plane("k", 0, ElementType::f16, 8), plane("v", 0, ElementType::f32, 4)}},
              Group{"recurrent", Lifetime::fixed, 0, {plane("s", 1, ElementType::f32, 10)}}}};
 }
@@ -137,7 +139,8 @@ TEST(PagePool, ManyThreads) {
         threads.emplace_back([&pool] {
             std::vector<PageRef> mine;
             for (int i = 0; i < 500; ++i) {
-                if (auto page = pool.allocate(static_cast<std::size_t>(i % 2))) mine.push_back(*page);
+                if (auto page = pool.allocate(static_cast<std::size_t>(i % 2)))
+                    mine.push_back(*page);
                 if (mine.size() > 5) mine.erase(mine.begin());
             }
         });

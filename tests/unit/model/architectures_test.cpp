@@ -51,9 +51,12 @@ TEST(Architectures, UnknownOnesAreRefusedByName) {
         EXPECT_EQ(config.status().code(), Code::unimplemented);
         return std::string(config.status().message());
     };
-    for (const auto& [name, near] :
-         {std::pair{"qwen9", "qwen"}, {"lama", "llama"}, {"gemma7", "gemma"}, {"mamba9", "mamba"},
-          {"deepseek99", "deepseek"}, {"wavtokenizer-dec", ""}}) {
+    for (const auto& [name, near] : {std::pair{"qwen9", "qwen"},
+                                     {"lama", "llama"},
+                                     {"gemma7", "gemma"},
+                                     {"mamba9", "mamba"},
+                                     {"deepseek99", "deepseek"},
+                                     {"wavtokenizer-dec", ""}}) {
         const std::string message = refusal(name);
         EXPECT_NE(message.find(std::string("'") + name + "' is not supported"), message.npos)
             << message;

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -16,6 +15,7 @@
 
 #include "gguf/gguf.h"
 #include "support/gguf_writer.h"
+#include "support/local_time.h"
 #include "support/temp_directory.h"
 
 namespace stet::text {
@@ -44,16 +44,8 @@ bool required() {
     return ci != nullptr && std::string_view(ci) == "true";
 }
 
-// "2026-07-26T12:00:00" in the local time zone, which strftime_now() uses.
-std::chrono::system_clock::time_point local_time(const std::string& text) {
-    std::tm time{};
-    EXPECT_NE(strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &time), nullptr);
-    time.tm_isdst = -1;
-    return std::chrono::system_clock::from_time_t(std::mktime(&time));
-}
-
 std::chrono::system_clock::time_point noon() {
-    return local_time("2026-07-26T12:00:00");
+    return test::local_time("2026-07-26T12:00:00");
 }
 
 Result<std::string> render(std::string_view source, std::string_view variables = "{}",
@@ -214,7 +206,7 @@ class Expected : public ::testing::Test {
 };
 
 TEST_F(Expected, EveryRenderingAndEveryErrorIsTheReferences) {
-    const auto now = local_time(data_["now"].get<std::string>());
+    const auto now = test::local_time(data_["now"].get<std::string>());
     int compared = 0;
     for (const auto& [name, cases] : data_["expected"].items()) {
         SCOPED_TRACE(name);
@@ -243,7 +235,7 @@ TEST_F(Expected, EveryRenderingAndEveryErrorIsTheReferences) {
 
 // What the extended dialect adds: exactly the templates that the reference refuses for its lack.
 TEST_F(Expected, ExtendedDialectDiffersOnlyWhereTheReferenceRefusesAFeature) {
-    const auto now = local_time(data_["now"].get<std::string>());
+    const auto now = test::local_time(data_["now"].get<std::string>());
     std::set<std::string> gained;
     for (const auto& [name, cases] : data_["expected"].items()) {
         SCOPED_TRACE(name);

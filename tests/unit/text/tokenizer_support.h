@@ -1,5 +1,4 @@
-// What the tokenizer tests share: third-party vocabularies from the cache and small ones of our
-// own.
+// What the tokenizer tests share: third-party vocabularies from the cache.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,23 +13,15 @@
 #include <vector>
 
 #include "gguf/gguf.h"
-#include "support/gguf_writer.h"
-#include "support/temp_directory.h"
+#include "support/small_vocabulary.h"
 #include "text/tokenizer.h"
 
 namespace stet::text {
 
 using Tokens = std::vector<Token>;
 
-// Values of tokenizer.ggml.token_type.
-enum : std::int32_t {
-    kTypeNormal = 1,
-    kTypeUnknown,
-    kTypeControl,
-    kTypeUser,
-    kTypeUnused,
-    kTypeByte
-};
+using test::SmallVocabulary;
+using enum test::TokenType;
 
 inline std::filesystem::path test_cache() {
     if (const char* cache = std::getenv("STET_TEST_CACHE")) return cache;
@@ -61,55 +52,6 @@ inline Result<std::unique_ptr<Tokenizer>> load_tokenizer(const std::filesystem::
     if (!file) return file.status();
     return Tokenizer::load(**file);
 }
-
-// A vocabulary written by the test itself.
-class SmallVocabulary {
-  public:
-    explicit SmallVocabulary(std::string_view model) {
-        writer_.set_string("general.architecture", "llama");
-        writer_.set_string("tokenizer.ggml.model", model);
-    }
-    Token add(std::string_view text, std::int32_t type = kTypeNormal, float score = 0) {
-        texts_.emplace_back(text);
-        types_.push_back(type);
-        scores_.push_back(score);
-        return static_cast<Token>(texts_.size() - 1);
-    }
-    void add_bytes() {
-        for (int byte = 0; byte < 256; ++byte) {
-            char text[8];
-            std::snprintf(text, sizeof(text), "<0x%02X>", static_cast<unsigned>(byte));
-            add(text, kTypeByte);
-        }
-    }
-    void set_merges(std::vector<std::string> merges) {
-        merges_ = std::move(merges);
-        has_merges_ = true;
-    }
-    test::GgufWriter& writer() { return writer_; }
-    Result<std::unique_ptr<Tokenizer>> load() {
-        test::GgufWriter whole = writer_;
-        whole.set_strings("tokenizer.ggml.tokens", texts_);
-        if (has_merges_) whole.set_strings("tokenizer.ggml.merges", merges_);
-        whole.set_i32s("tokenizer.ggml.token_type", types_);
-        whole.set_f32s("tokenizer.ggml.scores", scores_);
-        return load_bare(whole);
-    }
-    // Without the token keys, for tests that write their own.
-    static Result<std::unique_ptr<Tokenizer>> load_bare(test::GgufWriter& writer) {
-        const test::TempDirectory directory;
-        if (const Status saved = writer.save(directory / "v.gguf"); !saved) return saved;
-        return load_tokenizer(directory / "v.gguf");
-    }
-
-  private:
-    test::GgufWriter writer_;
-    std::vector<std::string> texts_;
-    std::vector<std::int32_t> types_;
-    std::vector<float> scores_;
-    std::vector<std::string> merges_;
-    bool has_merges_ = false;
-};
 
 inline Tokens encode(const Tokenizer& tokenizer, std::string_view text, bool add_special = false,
                      bool parse_special = false) {
