@@ -46,11 +46,11 @@ struct AttentionShape {
     PlaneView v;                   // MLA: the same plane as k, of which the first value_size count
     std::uint32_t v_head_stride = 0;  // elements between heads of a V row (value_size; MLA: 0)
     float scale = 1.0F;
-    float softcap = 0.0F;          // 0: none
-    float max_alibi_bias = 0.0F;   // 0: none
+    float softcap = 0.0F;         // 0: none
+    float max_alibi_bias = 0.0F;  // 0: none
     bool causal = true;
     Window window_kind = Window::none;
-    std::uint32_t window = 0;      // tokens
+    std::uint32_t window = 0;  // tokens
 };
 
 // One sequence's part of a step, as one group of the schema sees it.
@@ -59,16 +59,16 @@ struct Segment {
     std::byte* const* pages = nullptr;  // pages[i] holds rows [first_row + i * kPageRows, ...)
     std::uint64_t first_row = 0;        // a multiple of kPageRows
     // Any.
-    std::uint64_t position = 0;         // of the segment's first token, = tokens before this step
-    std::uint32_t token_begin = 0;      // first column of the batch that is this segment's
+    std::uint64_t position = 0;     // of the segment's first token, = tokens before this step
+    std::uint32_t token_begin = 0;  // first column of the batch that is this segment's
     std::uint32_t token_count = 0;
     // Fixed groups.
     const std::byte* base_block = nullptr;  // before the step; null at position 0: all zeros
     std::byte* new_block = nullptr;         // filled by the step, whole
 };
 
-// Working memory of attention calls that run one after the other, such as the nodes of one graph. It
-// grows to the largest need and is kept.
+// Working memory of attention calls that run one after the other, such as the nodes of one graph.
+// It grows to the largest need and is kept.
 class AttentionScratch {
   public:
     AttentionScratch();
@@ -82,8 +82,8 @@ class AttentionScratch {
     std::unique_ptr<Impl> impl_;
 };
 
-// Shared state of one attention call while threads work on it; one object for each attention node of
-// a graph, reset() by one thread before each step. Buffers grow and are kept.
+// Shared state of one attention call while threads work on it; one object for each attention node
+// of a graph, reset() by one thread before each step. Buffers grow and are kept.
 class AttentionJob {
   public:
     AttentionJob();

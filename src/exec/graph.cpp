@@ -50,7 +50,8 @@ ggml_tensor* Graph::attention_node(ggml_tensor* q, const AttentionShape& shape,
     args.insert(args.end(), after.begin(), after.end());
     return ggml_custom_4d(context_.get(), GGML_TYPE_F32,
                           static_cast<std::int64_t>(shape.value_size) * shape.heads, q->ne[2], 1, 1,
-                          args.data(), static_cast<int>(args.size()), compute, GGML_N_TASKS_MAX, node);
+                          args.data(), static_cast<int>(args.size()), compute, GGML_N_TASKS_MAX,
+                          node);
 }
 
 ggml_tensor* Graph::state_op(Shape shape, std::span<ggml_tensor* const> inputs, std::size_t group,

@@ -35,8 +35,8 @@ struct Step {
     std::span<const std::int32_t> output_rows;  // columns whose logits are wanted, ascending
     std::vector<std::vector<Segment>> segments;
     std::vector<Segment> sequences;  // position, token_begin and token_count only
-    bool encodes = false;  // the encoder reads the tokens, in models that have one
-    bool hidden = false;   // the answer is what logits would be made of, [width] a row
+    bool encodes = false;            // the encoder reads the tokens, in models that have one
+    bool hidden = false;             // the answer is what logits would be made of, [width] a row
     // All tokens of each sequence, those of the step last.
     std::vector<std::span<const std::int32_t>> histories;
 };

@@ -9,9 +9,9 @@
 
 namespace stet::exec {
 
-// Call first in main(). Unless the user set GOMP_SPINCOUNT or OMP_WAIT_POLICY, sets a short spin and
-// starts this program anew with the same arguments, once. Returns when there is nothing to do, or
-// when the restart is not possible (then only speed on a busy machine suffers).
+// Call first in main(). Unless the user set GOMP_SPINCOUNT or OMP_WAIT_POLICY, sets a short spin
+// and starts this program anew with the same arguments, once. Returns when there is nothing to do,
+// or when the restart is not possible (then only speed on a busy machine suffers).
 void restart_with_short_spins(char** argv);
 
 }  // namespace stet::exec

@@ -25,15 +25,45 @@ namespace stet::gguf {
 
 // Values are ids of the file format, equal to ggml's ggml_type.
 enum class TensorType : std::uint32_t {
-    f32 = 0, f16 = 1, q4_0 = 2, q4_1 = 3, q5_0 = 6, q5_1 = 7, q8_0 = 8, q8_1 = 9,
-    q2_k = 10, q3_k = 11, q4_k = 12, q5_k = 13, q6_k = 14, q8_k = 15,
-    iq2_xxs = 16, iq2_xs = 17, iq3_xxs = 18, iq1_s = 19, iq4_nl = 20, iq3_s = 21, iq2_s = 22,
-    iq4_xs = 23, i8 = 24, i16 = 25, i32 = 26, i64 = 27, f64 = 28, iq1_m = 29, bf16 = 30,
-    tq1_0 = 34, tq2_0 = 35, mxfp4 = 39, nvfp4 = 40, q1_0 = 41, q2_0 = 42,
+    f32 = 0,
+    f16 = 1,
+    q4_0 = 2,
+    q4_1 = 3,
+    q5_0 = 6,
+    q5_1 = 7,
+    q8_0 = 8,
+    q8_1 = 9,
+    q2_k = 10,
+    q3_k = 11,
+    q4_k = 12,
+    q5_k = 13,
+    q6_k = 14,
+    q8_k = 15,
+    iq2_xxs = 16,
+    iq2_xs = 17,
+    iq3_xxs = 18,
+    iq1_s = 19,
+    iq4_nl = 20,
+    iq3_s = 21,
+    iq2_s = 22,
+    iq4_xs = 23,
+    i8 = 24,
+    i16 = 25,
+    i32 = 26,
+    i64 = 27,
+    f64 = 28,
+    iq1_m = 29,
+    bf16 = 30,
+    tq1_0 = 34,
+    tq2_0 = 35,
+    mxfp4 = 39,
+    nvfp4 = 40,
+    q1_0 = 41,
+    q2_0 = 42,
 };
 
 struct TypeTraits {
-    std::string_view name;       // "q4_k"
+    std::string_view name;         // "q4_k"
     std::uint32_t block_elements;  // elements a block
     std::uint32_t block_bytes;
 };
@@ -47,13 +77,19 @@ struct Tensor {
     std::uint32_t dimensions;            // 1..4
     std::uint64_t offset_bytes;          // from the start of its file
     std::uint64_t size_bytes;
-    std::uint32_t file_index;            // which split file holds it
+    std::uint32_t file_index;  // which split file holds it
 };
 
 // Arrays keep their elements packed by kind: all integers and bools as i64, all floats as f64.
-struct IntArray { std::vector<std::int64_t> values; };
-struct FloatArray { std::vector<double> values; };
-struct StringArray { std::vector<std::string> values; };
+struct IntArray {
+    std::vector<std::int64_t> values;
+};
+struct FloatArray {
+    std::vector<double> values;
+};
+struct StringArray {
+    std::vector<std::string> values;
+};
 using Value = std::variant<std::uint64_t, std::int64_t, double, bool, std::string, IntArray,
                            FloatArray, StringArray>;
 

@@ -12,7 +12,7 @@
 namespace stet::memory {
 namespace {
 
-constexpr std::size_t kPageAlignment = 64;  // a cache line, and every vector unit
+constexpr std::size_t kPageAlignment = 64;          // a cache line, and every vector unit
 constexpr std::uint64_t kReserveBytes = 16U << 20;  // free pages kept for reuse, all groups
 
 }  // namespace
@@ -38,9 +38,13 @@ PageRef::~PageRef() {
     }
 }
 
-std::span<const std::byte> PageRef::data() const { return {page_->data, page_->size_bytes}; }
+std::span<const std::byte> PageRef::data() const {
+    return {page_->data, page_->size_bytes};
+}
 
-std::span<std::byte> PageRef::writable_data() { return {page_->data, page_->size_bytes}; }
+std::span<std::byte> PageRef::writable_data() {
+    return {page_->data, page_->size_bytes};
+}
 
 bool PageRef::claim(std::uint32_t from, std::uint32_t to) {
     STET_CHECK(from <= to && to <= kPageRows);
@@ -55,9 +59,13 @@ bool PageRef::is_unique() const {
     return page_ && page_->references.load(std::memory_order_acquire) == 1;
 }
 
-std::size_t PageRef::group() const { return page_->group; }
+std::size_t PageRef::group() const {
+    return page_->group;
+}
 
-const PagePool* PageRef::pool() const { return page_->pool; }
+const PagePool* PageRef::pool() const {
+    return page_->pool;
+}
 
 PagePool::PagePool(const Schema& schema, std::uint64_t limit_bytes)
     : schema_(schema), limit_bytes_(limit_bytes), free_(schema.groups.size()) {}
@@ -90,10 +98,11 @@ Result<PageRef> PagePool::allocate_unfilled(std::size_t group) {
     {
         const std::lock_guard lock(mutex_);
         if (size > limit_bytes_ - std::min(limit_bytes_, bytes_in_use_)) {
-            return Status(Code::resource_exhausted,
-                          fmt::format("state memory is full: {} of {} bytes are in use, a page of "
-                                      "group '{}' needs {}; raise the limit or close a session",
-                                      bytes_in_use_, limit_bytes_, schema_.groups[group].name, size));
+            return Status(
+                Code::resource_exhausted,
+                fmt::format("state memory is full: {} of {} bytes are in use, a page of "
+                            "group '{}' needs {}; raise the limit or close a session",
+                            bytes_in_use_, limit_bytes_, schema_.groups[group].name, size));
         }
         bytes_in_use_ += size;
         ++pages_in_use_;

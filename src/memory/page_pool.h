@@ -40,8 +40,8 @@ class PageRef {
     // For rows that the caller claimed (a whole fixed block: by being its only holder).
     std::span<std::byte> writable_data();
     bool is_unique() const;
-    std::size_t group() const;       // of the schema, that it was allocated for
-    const PagePool* pool() const;    // that it came from
+    std::size_t group() const;                      // of the schema, that it was allocated for
+    const PagePool* pool() const;                   // that it came from
     const void* identity() const { return page_; }  // equal iff the same page
 
     // Takes rows [from, to) of the page for writing. False when rows past `from` were claimed by
@@ -76,8 +76,8 @@ class PagePool {
     Result<PageRef> allocate(std::size_t group);
     // The same with any content: for who writes every byte of it before anybody else sees it.
     Result<PageRef> allocate_unfilled(std::size_t group);
-    // A new page with the first `rows` rows of every plane copied and claimed (a fixed group's block
-    // is copied whole).
+    // A new page with the first `rows` rows of every plane copied and claimed (a fixed group's
+    // block is copied whole).
     Result<PageRef> copy(std::size_t group, const PageRef& source, std::uint32_t rows);
 
     const Schema& schema() const { return schema_; }

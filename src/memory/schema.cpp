@@ -25,9 +25,13 @@ const ElementRow& element_row(ElementType type) {
 
 }  // namespace
 
-std::string_view element_type_name(ElementType type) { return element_row(type).name; }
+std::string_view element_type_name(ElementType type) {
+    return element_row(type).name;
+}
 
-bool is_element_type(ElementType type) { return static_cast<std::size_t>(type) < kElements.size(); }
+bool is_element_type(ElementType type) {
+    return static_cast<std::size_t>(type) < kElements.size();
+}
 
 std::optional<ElementType> element_type_of(std::string_view name) {
     for (std::size_t i = 0; i < kElements.size(); ++i) {
@@ -66,9 +70,12 @@ std::uint64_t Group::plane_offset(std::size_t plane) const {
 std::uint64_t Group::rows_at(std::uint64_t tokens) const {
     switch (lifetime) {
         case Lifetime::tokens:
-        case Lifetime::window: return tokens;
-        case Lifetime::every: return tokens / parameter;
-        case Lifetime::fixed: return 0;
+        case Lifetime::window:
+            return tokens;
+        case Lifetime::every:
+            return tokens / parameter;
+        case Lifetime::fixed:
+            return 0;
     }
     return 0;
 }
@@ -87,7 +94,9 @@ Hash256 Schema::hash() const {
         sha.add(group.planes.size());
         for (const Plane& plane : group.planes) {
             sha.add(plane.name).add(static_cast<std::uint64_t>(plane.layer));
-            sha.add(static_cast<std::uint64_t>(plane.type)).add(plane.elements).add(plane.row_bytes);
+            sha.add(static_cast<std::uint64_t>(plane.type))
+                .add(plane.elements)
+                .add(plane.row_bytes);
         }
     }
     return sha.finish();

@@ -241,14 +241,13 @@ Result<Config> resolve(const gguf::File& file, const StateTypes& types) {
     }
     const Architecture* row = find_architecture(*architecture);
     if (row == nullptr) {
-        return Status(
-            Code::unimplemented,
-            fmt::format("{}: architecture '{}' {}; nearest supported: {}", file.path().string(),
-                        *architecture,
-                        is_encoder_alone(*architecture)
-                            ? "is an encoder alone, and those are not supported yet"
-                            : "is not supported",
-                        nearest_architectures(*architecture)));
+        return Status(Code::unimplemented,
+                      fmt::format("{}: architecture '{}' {}; nearest supported: {}",
+                                  file.path().string(), *architecture,
+                                  is_encoder_alone(*architecture)
+                                      ? "is an encoder alone, and those are not supported yet"
+                                      : "is not supported",
+                                  nearest_architectures(*architecture)));
     }
     const Keys keys(file, *architecture);
     Config config;

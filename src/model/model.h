@@ -39,7 +39,8 @@ class Runner {
     explicit Runner(Model& model) : model_(&model) {}
 
     // Logits of step.output_rows, [rows][vocabulary], or their hidden states, [rows][width]; valid
-    // until the next run(). The segments' new rows are written. Token ids must be below the vocabulary's size.
+    // until the next run(). The segments' new rows are written. Token ids must be below the
+    // vocabulary's size.
     Result<std::span<const float>> run(const exec::Step& step);
 
     std::size_t buffer_bytes() const;  // of all kept graphs

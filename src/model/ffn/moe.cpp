@@ -129,9 +129,8 @@ Status load_latent(Tensors& tensors, std::size_t layer, const MoePlan& plan, Moe
 Status load_token_experts(Tensors& tensors, const std::string& base, const MoePlan& plan,
                           MoeWeights& weights) {
     const std::string name = base + "ffn_gate_tid2eid.weight";
-    STET_ASSIGN(weights.of_tokens,
-                tensors.find(name, {plan.used, plan.token_table}, Need::required,
-                             Tensors::Use::indices));
+    STET_ASSIGN(weights.of_tokens, tensors.find(name, {plan.used, plan.token_table}, Need::required,
+                                                Tensors::Use::indices));
     const std::string file = tensors.file().path().string();
     const auto* entries = static_cast<const std::int32_t*>(weights.of_tokens->data);
     for (std::int64_t i = 0; i < ggml_nelements(weights.of_tokens); ++i) {

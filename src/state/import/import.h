@@ -53,7 +53,7 @@ struct ImportSummary {
 struct ForeignHead {
     ImportKind kind = ImportKind::sequence;
     std::uint32_t version = 0;
-    std::string architecture;    // sessions alone name it
+    std::string architecture;  // sessions alone name it
     std::vector<Token> tokens;
     std::uint64_t memory_bytes = 0;  // that follow
 };
