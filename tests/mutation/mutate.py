@@ -5,11 +5,13 @@ the tests notice. A change that none notices is a hole in the tests.
     mutate.py --build DIR [--only TEXT...] [--check]
 
 DIR is a scratch folder: a copy of the sources is built there, never the tree itself. Exits 1 if a
-mutation survives or doesn't compile, 2 if one doesn't match exactly once.
+mutation survives or doesn't compile, 2 if one doesn't match exactly once. Where the text to change
+has white space, any white space matches: the formatter may break lines as it likes.
 """
 import argparse
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -56,12 +58,18 @@ def copy_tree(tree):
             shutil.copy2(source, tree / name)
 
 
+def pattern(old):
+    return re.compile(r"\s+".join(re.escape(word) for word in re.split(r"\s+", old)))
+
+
+def matches(path, old):
+    return len(pattern(old).findall(path.read_text()))
+
+
 def mutate(path, old, new):
-    """The text before, or None unless `old` is there exactly once."""
+    """The text before; check_all() has seen that `old` is there once."""
     text = path.read_text()
-    if text.count(old) != 1:
-        return None
-    path.write_text(text.replace(old, new))
+    path.write_text(pattern(old).sub(lambda _: new, text))
     return text
 
 
@@ -91,11 +99,13 @@ def verdict(tree, file):
 
 
 def check_all(tree):
-    wrong = [m for m in MUTATIONS if (tree / m[0]).read_text().count(m[1]) != 1]
-    for file, old, _, what in wrong:
-        count = (tree / file).read_text().count(old)
-        print(f"{file}: '{what}': matches {count} times, expected 1", file=sys.stderr)
-    return not wrong
+    good = True
+    for file, old, _, what in MUTATIONS:
+        count = matches(tree / file, old)
+        if count != 1:
+            good = False
+            print(f"{file}: '{what}': matches {count} times, expected 1", file=sys.stderr)
+    return good
 
 
 def main():
