@@ -334,30 +334,22 @@ Token BpeTokenizer::whole_word(std::string_view word, Session& session) const {
 
 void BpeTokenizer::merge_word(std::string_view word, Session& session,
                               std::vector<Token>& output) const {
-    Merger& merger = session.merger;
-    merger.clear();
-    if (pre_.rules().raw) {
-        for (std::size_t at = 0; at < word.size();) {
-            const std::size_t length = utf8_length(static_cast<unsigned char>(word[at]));
-            const std::string_view character = word.substr(at, length);
-            merger.add(static_cast<std::uint32_t>(at),
-                       length == 1 ? byte_symbols_[static_cast<unsigned char>(word[at])]
-                                   : find_symbol(character, hash_bytes(character)));
-            at += length;
-        }
-    } else {
-        for (std::size_t at = 0; at < word.size(); ++at) {
-            merger.add(static_cast<std::uint32_t>(at),
-                       byte_symbols_[static_cast<unsigned char>(word[at])]);
-        }
-    }
     const auto end = static_cast<std::uint32_t>(word.size());
-    merger.run(end, [this](const auto& left, const auto& right, std::uint32_t) {
-        return merges_.find(left.id, right.id);
-    });
-    merger.for_each(end, [&](std::uint32_t symbol, std::uint32_t start, std::uint32_t stop) {
-        append_symbol(symbol, word.substr(start, stop - start), output);
-    });
+    const auto first_at = [&](std::uint32_t at) -> Merger::First {
+        const auto byte = static_cast<unsigned char>(word[at]);
+        const std::size_t length = pre_.rules().raw ? utf8_length(byte) : 1;
+        if (length == 1) return {1, byte_symbols_[byte]};
+        const std::string_view character = word.substr(at, length);
+        return {static_cast<std::uint32_t>(length), find_symbol(character, hash_bytes(character))};
+    };
+    const auto left = session.merger.merge(
+        end, first_at, [this](const auto& first, const auto& second, std::uint32_t) {
+            return merges_.find(first.id, second.id);
+        });
+    for (std::size_t i = 0; i < left.size(); ++i) {
+        const std::uint32_t stop = i + 1 < left.size() ? left[i + 1].start : end;
+        append_symbol(left[i].id, word.substr(left[i].start, stop - left[i].start), output);
+    }
 }
 
 void BpeTokenizer::append_symbol(std::uint32_t symbol, std::string_view bytes,

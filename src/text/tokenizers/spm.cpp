@@ -93,27 +93,27 @@ void SpmTokenizer::encode_fragments(std::span<const Fragment> fragments, std::si
 
 void SpmTokenizer::merge_word(std::string_view word, Merger& merger,
                               std::vector<Token>& output) const {
-    merger.clear();
-    for (std::size_t at = 0; at < word.size();) {
-        const std::size_t length = utf8_length(static_cast<unsigned char>(word[at]));
-        merger.add(static_cast<std::uint32_t>(at),
-                   length == 1 ? byte_ids_[static_cast<unsigned char>(word[at])]
-                               : find_id(word.substr(at, length)));
-        at += length;
-    }
     const auto end = static_cast<std::uint32_t>(word.size());
-    merger.run(end, [&](const auto& left, const auto&, std::uint32_t stop) {
-        const std::uint32_t id = find_id(word.substr(left.start, stop - left.start));
-        if (id == kNoId) return Join{};
-        return Join{rank_of_score(vocabulary().score(static_cast<Token>(id))), id};
-    });
-    merger.for_each(end, [&](std::uint32_t id, std::uint32_t start, std::uint32_t stop) {
-        if (id != kNoId) {
-            output.push_back(static_cast<Token>(id));
+    const auto first_at = [&](std::uint32_t at) -> Merger::First {
+        const auto byte = static_cast<unsigned char>(word[at]);
+        const std::size_t length = utf8_length(byte);
+        return {static_cast<std::uint32_t>(length),
+                length == 1 ? byte_ids_[byte] : find_id(word.substr(at, length))};
+    };
+    const auto left =
+        merger.merge(end, first_at, [&](const auto& first, const auto&, std::uint32_t stop) {
+            const std::uint32_t id = find_id(word.substr(first.start, stop - first.start));
+            if (id == kNoId) return Join{};
+            return Join{rank_of_score(vocabulary().score(static_cast<Token>(id))), id};
+        });
+    for (std::size_t i = 0; i < left.size(); ++i) {
+        const std::uint32_t stop = i + 1 < left.size() ? left[i + 1].start : end;
+        if (left[i].id != kNoId) {
+            output.push_back(static_cast<Token>(left[i].id));
         } else {
-            append_byte_tokens(word.substr(start, stop - start), output);
+            append_byte_tokens(word.substr(left[i].start, stop - left[i].start), output);
         }
-    });
+    }
 }
 
 }  // namespace

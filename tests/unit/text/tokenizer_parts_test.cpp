@@ -126,31 +126,31 @@ std::vector<std::uint32_t> merge_slowly(std::vector<std::uint32_t> ids, const Pa
     }
 }
 
+// In one window, and in windows so small that their borders matter everywhere.
 TEST(Merger, JoinsLikeTheSlowVersion) {
-    rc::check("random merges and words", [] {
+    rc::check("random merges, words and windows", [] {
         const auto symbol = rc::gen::inRange<std::uint32_t>(0, 6);
         const auto merges = *rc::gen::container<
             std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>>>(
             rc::gen::tuple(symbol, symbol, symbol));
-        const auto word = *rc::gen::container<std::vector<std::uint32_t>>(symbol);
+        const auto word =
+            *rc::gen::scale(4.0, rc::gen::container<std::vector<std::uint32_t>>(symbol));
         PairMap pairs(merges.size());
         std::uint32_t rank = 0;
         for (const auto& [left, right, merged] : merges)
             pairs.insert(left, right, {rank++, merged});
-        Merger merger;
-        std::uint32_t end = 0;
-        for (const std::uint32_t id : word) merger.add(end++, id);
-        merger.run(end, [&](const auto& left, const auto& right, std::uint32_t) {
-            return pairs.find(left.id, right.id);
-        });
+        const auto window = *rc::gen::inRange<std::uint32_t>(1, 40);
+        Merger merger(window, *rc::gen::inRange<std::uint32_t>(0, window));
+        const auto left = merger.merge(
+            static_cast<std::uint32_t>(word.size()),
+            [&](std::uint32_t at) {
+                return Merger::First{1, word[at]};
+            },
+            [&](const auto& first, const auto& second, std::uint32_t) {
+                return pairs.find(first.id, second.id);
+            });
         std::vector<std::uint32_t> got;
-        std::uint32_t reached = 0;
-        merger.for_each(end, [&](std::uint32_t id, std::uint32_t start, std::uint32_t stop) {
-            RC_ASSERT(start == reached);
-            reached = stop;
-            got.push_back(id);
-        });
-        RC_ASSERT(reached == end);
+        for (const Merger::Left& each : left) got.push_back(each.id);
         RC_ASSERT(got == merge_slowly(word, pairs));
     });
 }
