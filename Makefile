@@ -19,11 +19,13 @@ demo: build  ## a scripted chat that survives kill -9, with a real model
 	@.venv/bin/python scripts/demo.py $(DEMO_ARGS)
 
 bench: build  ## speed and memory beside llama.cpp; writes bench/*results.md (first time: builds the peer, 15 min)
-	@scripts/setup.sh build bench
+	@scripts/setup.sh build test bench
 	@.venv/bin/python scripts/fetch_models.py all
 	@.venv/bin/python bench/bench.py $(BENCH_ARGS)
 	@scripts/build.sh build store_bench -DSTET_BUILD_BENCH=ON
+	@scripts/build.sh build text_bench
 	@.venv/bin/python bench/state_bench.py
+	@.venv/bin/python bench/text_bench.py $(TEXT_ARGS)
 	@.venv/bin/python bench/families.py $(FAMILIES_ARGS)
 
 sanitize:  ## all tests under AddressSanitizer and UBSan, in build-asan

@@ -93,6 +93,12 @@ def _free_port():
         return probe.getsockname()[1]
 
 
+def processor_ms(process):
+    """Processor time of all threads of a process so far, which the kernel counts in nanoseconds."""
+    tasks = pathlib.Path(f"/proc/{process}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e6
+
+
 class Server:
     """A running server with one model. Use as a context manager."""
 
@@ -139,6 +145,16 @@ class Server:
     def count_tokens(self, text):
         body = {"content": text, "add_special": True, "parse_special": True}
         return len(self._post("/tokenize", body)["tokens"])
+
+    def tokenize(self, text):
+        return self._post("/tokenize", {"content": text, "parse_special": False})["tokens"]
+
+    def detokenize(self, tokens):
+        return self._post("/detokenize", {"tokens": tokens})["content"]
+
+    def processor_ms(self):
+        """Processor time of the server so far."""
+        return processor_ms(self._process.pid)
 
     def complete(self, text, tokens, is_kept=False):
         """Runs `tokens` greedy tokens after `text`; returns the answer with its timings."""

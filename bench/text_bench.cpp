@@ -7,6 +7,7 @@
 // prints says what loading took.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -14,6 +15,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/env.h"
@@ -52,7 +54,7 @@ double ms_of(Work work) {
     return processor_ms() - start;
 }
 
-void measure(const text::Tokenizer& tokenizer, const std::string& text) {
+void measure(const text::Tokenizer& tokenizer, std::string_view text) {
     std::vector<text::Token> tokens;
     const double encode_ms =
         ms_of([&] { tokens = expect(tokenizer.encode(text, {.add_special = false})); });
@@ -71,8 +73,16 @@ void run(const std::string& model) {
     });
     fmt::print("{{\"load_ms\":{}}}\n", load_ms);
     std::fflush(stdout);
-    for (std::string path; std::getline(std::cin, path);) {
-        measure(*tokenizer, read(path));
+    std::size_t offset = 0;
+    std::size_t size = 0;
+    std::string path;
+    std::string text;
+    std::string last;
+    while (std::cin >> offset >> size && std::getline(std::cin >> std::ws, path)) {
+        if (path != last) text = read(path);
+        last = path;
+        const std::string_view rest = std::string_view(text).substr(std::min(offset, text.size()));
+        measure(*tokenizer, size == 0 ? rest : rest.substr(0, size));
         std::fflush(stdout);
     }
 }

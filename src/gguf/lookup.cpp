@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/check.h"
+#include "gguf/quote.h"
 #include "gguf/shard.h"
 
 namespace stet::gguf {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/try.h"
+#include "gguf/quote.h"
 #include "gguf/shard.h"
 
 namespace stet::gguf {

@@ -8,6 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/try.h"
+#include "gguf/quote.h"
 
 namespace stet::gguf {
 namespace {
@@ -75,10 +76,10 @@ class Parser {
     Result<Value> read_array(const std::string& key);
     Result<Value> read_string_array(std::uint64_t count);
     template <typename T>
-    Result<Value> read_int_array(std::uint64_t count, const std::string& key);
+    Result<Value> read_int_array(std::uint64_t count, const std::string& subject);
     template <typename T>
-    Result<Value> read_float_array(std::uint64_t count, const std::string& key);
-    Result<Value> read_bool_array(std::uint64_t count, const std::string& key);
+    Result<Value> read_float_array(std::uint64_t count, const std::string& subject);
+    Result<Value> read_bool_array(std::uint64_t count, const std::string& subject);
     Result<Value> read_bool(const std::string& key);
     Status read_tensor();
     Status measure(Tensor& tensor) const;
@@ -217,27 +218,27 @@ Result<Value> Parser::read_array(const std::string& key) {
     array_elements_ += count;
     switch (ValueType{type}) {
         case ValueType::u8:
-            return read_int_array<std::uint8_t>(count, key);
+            return read_int_array<std::uint8_t>(count, subject);
         case ValueType::i8:
-            return read_int_array<std::int8_t>(count, key);
+            return read_int_array<std::int8_t>(count, subject);
         case ValueType::u16:
-            return read_int_array<std::uint16_t>(count, key);
+            return read_int_array<std::uint16_t>(count, subject);
         case ValueType::i16:
-            return read_int_array<std::int16_t>(count, key);
+            return read_int_array<std::int16_t>(count, subject);
         case ValueType::u32:
-            return read_int_array<std::uint32_t>(count, key);
+            return read_int_array<std::uint32_t>(count, subject);
         case ValueType::i32:
-            return read_int_array<std::int32_t>(count, key);
+            return read_int_array<std::int32_t>(count, subject);
         case ValueType::u64:
-            return read_int_array<std::uint64_t>(count, key);
+            return read_int_array<std::uint64_t>(count, subject);
         case ValueType::i64:
-            return read_int_array<std::int64_t>(count, key);
+            return read_int_array<std::int64_t>(count, subject);
         case ValueType::f32:
-            return read_float_array<float>(count, key);
+            return read_float_array<float>(count, subject);
         case ValueType::f64:
-            return read_float_array<double>(count, key);
+            return read_float_array<double>(count, subject);
         case ValueType::boolean:
-            return read_bool_array(count, key);
+            return read_bool_array(count, subject);
         case ValueType::string:
             return read_string_array(count);
         case ValueType::array:
@@ -259,16 +260,16 @@ Result<Value> Parser::read_string_array(std::uint64_t count) {
 }
 
 template <typename T>
-Result<Value> Parser::read_int_array(std::uint64_t count, const std::string& key) {
-    STET_TRY(reader_.require(count, sizeof(T), key));
-    STET_ASSIGN(const auto bytes, reader_.read_bytes(count * sizeof(T), key));
+Result<Value> Parser::read_int_array(std::uint64_t count, const std::string& subject) {
+    STET_TRY(reader_.require(count, sizeof(T), subject));
+    STET_ASSIGN(const auto bytes, reader_.read_bytes(count * sizeof(T), subject));
     IntArray array;
     array.values.resize(count);
     for (std::uint64_t i = 0; i < count; ++i) {
         T value;
         std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
         if (!std::in_range<std::int64_t>(value)) {
-            return fail(Code::incompatible, "metadata key " + quote_name(key),
+            return fail(Code::incompatible, subject,
                         fmt::format("element {} is {}, at most 2^63-1 is supported", i, value));
         }
         array.values[i] = static_cast<std::int64_t>(value);
@@ -277,9 +278,9 @@ Result<Value> Parser::read_int_array(std::uint64_t count, const std::string& key
 }
 
 template <typename T>
-Result<Value> Parser::read_float_array(std::uint64_t count, const std::string& key) {
-    STET_TRY(reader_.require(count, sizeof(T), key));
-    STET_ASSIGN(const auto bytes, reader_.read_bytes(count * sizeof(T), key));
+Result<Value> Parser::read_float_array(std::uint64_t count, const std::string& subject) {
+    STET_TRY(reader_.require(count, sizeof(T), subject));
+    STET_ASSIGN(const auto bytes, reader_.read_bytes(count * sizeof(T), subject));
     FloatArray array;
     array.values.resize(count);
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -290,15 +291,14 @@ Result<Value> Parser::read_float_array(std::uint64_t count, const std::string& k
     return Value(std::move(array));
 }
 
-Result<Value> Parser::read_bool_array(std::uint64_t count, const std::string& key) {
-    STET_ASSIGN(const auto bytes, reader_.read_bytes(count, key));
+Result<Value> Parser::read_bool_array(std::uint64_t count, const std::string& subject) {
+    STET_ASSIGN(const auto bytes, reader_.read_bytes(count, subject));
     IntArray array;
     array.values.reserve(count);
     for (const std::byte byte : bytes) {
         const auto value = std::to_integer<std::int64_t>(byte);
         if (value > 1) {
-            return corrupt("metadata key " + quote_name(key),
-                           fmt::format("expected bools (0 or 1), found {}", value));
+            return corrupt(subject, fmt::format("expected bools (0 or 1), found {}", value));
         }
         array.values.push_back(value);
     }

@@ -20,9 +20,6 @@ struct Shard {
 Result<Shard> parse_shard(std::span<const std::byte> bytes, const std::string& what,
                           std::uint32_t file_index);
 
-// A name from a file, made safe for a one-line message: quoted, escaped, shortened.
-std::string quote_name(std::string_view name);
-
 // "Numbers convert where exact"; nullopt otherwise.
 std::optional<std::uint64_t> to_uint(const Value& value);
 std::optional<std::int64_t> to_int(const Value& value);

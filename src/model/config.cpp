@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/try.h"
+#include "gguf/quote.h"
 #include "model/hyper.h"
 #include "model/keys.h"
 
@@ -242,8 +243,8 @@ Result<Config> resolve(const gguf::File& file, const StateTypes& types) {
     const Architecture* row = find_architecture(*architecture);
     if (row == nullptr) {
         return Status(Code::unimplemented,
-                      fmt::format("{}: architecture '{}' {}; nearest supported: {}",
-                                  file.path().string(), *architecture,
+                      fmt::format("{}: architecture {} {}; nearest supported: {}",
+                                  file.path().string(), gguf::quote_name(*architecture),
                                   is_encoder_alone(*architecture)
                                       ? "is an encoder alone, and those are not supported yet"
                                       : "is not supported",

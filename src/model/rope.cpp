@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/try.h"
+#include "gguf/quote.h"
 
 namespace stet::model {
 namespace {
@@ -69,8 +70,9 @@ Result<Rope> resolve_rope(const Keys& keys, RopeKind kind, std::uint32_t dimensi
     float factor = keys.number_or("rope.scaling.factor", keys.number_or("rope.scale_linear", 0.0F));
     if (type == "none" || factor == 0.0F) factor = 1.0F;
     if (type != "none" && type != "linear" && type != "yarn" && type != "longrope") {
-        return Status(Code::unimplemented, fmt::format("{}: rope scaling type '{}' is not known",
-                                                       keys.file().path().string(), type));
+        return Status(Code::unimplemented,
+                      fmt::format("{}: rope scaling type {} is not known",
+                                  keys.file().path().string(), gguf::quote_name(type)));
     }
     rope.frequency_scale = 1.0F / factor;
     const float extrapolation = keys.number_or("rope.scaling.yarn_ext_factor", -1.0F);

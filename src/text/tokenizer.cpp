@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/try.h"
+#include "gguf/quote.h"
 #include "text/tokenizers/tokenizer_base.h"
 #include "text/unicode.h"
 
@@ -34,9 +35,9 @@ Result<std::unique_ptr<Tokenizer>> load_kind(const gguf::File& file) {
     if (*model == "none" || *model == "no_vocab") return load_none(file);
     return Status(
         Code::unimplemented,
-        fmt::format("tokenizer.ggml.model '{}' of {} is not supported; known: llama, gpt2, "
+        fmt::format("tokenizer.ggml.model {} of {} is not supported; known: llama, gpt2, "
                     "gemma4, hybriddna, whitespace, bert, t5, rwkv, plamo2, none, no_vocab",
-                    *model, file.path().string()));
+                    gguf::quote_name(*model), file.path().string()));
 }
 
 }  // namespace

@@ -100,6 +100,14 @@ def byte_level(vocabulary, name):
     return lambda text: oracle.encode(text, add_special_tokens=False).ids
 
 
+def raw_merges(vocabulary):
+    """tokenizers.BPE on the text itself, its spaces escaped: no words, bytes for what has no token."""
+    merges = [tuple(line.split(" ", 1)) for line in vocabulary.merges]
+    oracle = Tokenizer(models.BPE(vocabulary.ids(), merges, byte_fallback=True))
+    oracle.normalizer = normalizers.Replace(" ", SPACE)
+    return lambda text: oracle.encode(text, add_special_tokens=False).ids
+
+
 def ranked(vocabulary, name, pattern):
     """tiktoken: ids in the order of the merges."""
     bytes_of = {letter: byte for byte, letter in alphabet().items()}

@@ -141,7 +141,7 @@ CallReader::Step CallReader::read_id(std::string_view text) {
 
 CallReader::Step CallReader::read_name(std::string_view text, bool /*is_final*/) {
     while (at_ < text.size() && is_name_character(text[at_])) ++at_;
-    if (at_ - mark_ > kNameMax) return Step::bad;
+    if (at_ - mark_ > kNameMax) return bad_at_mark();
     if (at_ == text.size()) return Step::more;
     if (at_ == mark_) return Step::bad;
     name_ = text.substr(mark_, at_ - mark_);
@@ -164,6 +164,13 @@ CallReader::Step CallReader::read_name_close(std::string_view text, bool /*is_fi
     return Step::next;
 }
 
+// How far a part was read that turned out too long depends on how the text came; where it began
+// doesn't.
+CallReader::Step CallReader::bad_at_mark() {
+    at_ = mark_;
+    return Step::bad;
+}
+
 // Reads until `marker`; no further than bytes_max from mark_.
 CallReader::Step CallReader::until(std::string_view text, std::string_view marker,
                                    std::size_t bytes_max, std::string_view* found) {
@@ -171,7 +178,9 @@ CallReader::Step CallReader::until(std::string_view text, std::string_view marke
     if (bytes_max < text.size()) text = text.substr(0, mark_ + bytes_max + marker.size());
     const std::size_t end = find_marker(text, at_, marker, &hold);
     const bool is_found = end != std::string_view::npos;
-    if (!is_found && text.size() - mark_ >= bytes_max + marker.size()) return Step::bad;
+    if (!is_found && text.size() - mark_ >= bytes_max + marker.size()) {
+        return bad_at_mark();
+    }
     if (!is_found) {
         at_ = hold;
         return Step::more;

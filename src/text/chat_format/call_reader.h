@@ -64,6 +64,7 @@ class CallReader {
     Step read_json(std::string_view text);
     Step read_literal(std::string_view text);
     Step read_code(std::string_view text, bool is_final);
+    Step bad_at_mark();
     Step until(std::string_view text, std::string_view marker, std::size_t bytes_max,
                std::string_view* found);
     template <typename Scanner>

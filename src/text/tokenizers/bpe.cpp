@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "base/try.h"
+#include "gguf/quote.h"
 #include "text/tokenizers/merger.h"
 #include "text/tokenizers/pretokenizer.h"
 #include "text/tokenizers/segmenter.h"
@@ -154,10 +155,9 @@ Status BpeTokenizer::build(const gguf::File& file, const std::vector<std::string
             const std::string_view line = (*merges)[first + i];
             const std::size_t space = line.find(' ', 1);
             if (space == std::string_view::npos) {
-                return {
-                    Code::corruption,
-                    fmt::format("merge {} of {} is '{}', expected two parts and a space between",
-                                first + i, file.path().string(), line)};
+                return {Code::corruption,
+                        fmt::format("merge {} of {} is {}, expected two parts and a space between",
+                                    first + i, file.path().string(), gguf::quote_name(line))};
             }
             read_merge(line, space, batch[i]);
         }

@@ -36,8 +36,10 @@ Result<Pattern> Pattern::compile(std::string_view source) {
                       fmt::format("pattern '{}' does not compile at {}: {}", source, offset,
                                   reinterpret_cast<const char*>(reason.data())));
     }
+    const std::uint8_t* first_bytes = nullptr;
+    pcre2_pattern_info(code, PCRE2_INFO_FIRSTBITMAP, &first_bytes);
     // A system that forbids writable code has no JIT; the interpreter gives the same matches.
-    return Pattern(code, pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0);
+    return Pattern(code, pcre2_jit_compile(code, PCRE2_JIT_COMPLETE) == 0, first_bytes);
 }
 
 Pattern::~Pattern() {
@@ -45,11 +47,14 @@ Pattern::~Pattern() {
 }
 
 Pattern::Pattern(Pattern&& other) noexcept
-    : code_(std::exchange(other.code_, nullptr)), jit_(other.jit_) {}
+    : code_(std::exchange(other.code_, nullptr)),
+      jit_(other.jit_),
+      first_bytes_(other.first_bytes_) {}
 
 Pattern& Pattern::operator=(Pattern&& other) noexcept {
     std::swap(code_, other.code_);
     std::swap(jit_, other.jit_);
+    std::swap(first_bytes_, other.first_bytes_);
     return *this;
 }
 
@@ -105,6 +110,13 @@ void Matcher::split(const Pattern& pattern, std::string_view text,
     };
     const bool ready = state_->data != nullptr && state_->context != nullptr;
     for (std::size_t offset = 0; ready && offset < text.size();) {
+        // Most words of an earlier stage hold nothing for a later one: no need to ask PCRE2.
+        while (offset < text.size() &&
+               ((static_cast<unsigned char>(text[offset]) & 0xC0) == 0x80 ||
+                !pattern.may_begin_with(static_cast<unsigned char>(text[offset])))) {
+            ++offset;
+        }
+        if (offset == text.size()) break;
         if (match(pattern, text, offset) < 0) break;  // no match, or a limit
         const PCRE2_SIZE* span = pcre2_get_ovector_pointer(state_->data);
         const std::size_t begin = span[0];

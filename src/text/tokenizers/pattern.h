@@ -22,9 +22,14 @@ class Pattern {
 
   private:
     friend class Matcher;
-    explicit Pattern(void* code, bool jit) : code_(code), jit_(jit) {}
+    Pattern(void* code, bool jit, const std::uint8_t* first_bytes)
+        : code_(code), jit_(jit), first_bytes_(first_bytes) {}
+    bool may_begin_with(unsigned char byte) const {
+        return first_bytes_ == nullptr || (first_bytes_[byte / 8] >> byte % 8 & 1) != 0;
+    }
     void* code_ = nullptr;
     bool jit_ = false;
+    const std::uint8_t* first_bytes_ = nullptr;  // in code_: a bit for each byte, if PCRE2 knows
 };
 
 // Working memory for matching; grows its stack when a text needs more.

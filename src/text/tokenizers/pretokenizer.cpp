@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "gguf/quote.h"
 #include "text/tokenizers/pretokenizer_rules.h"
 #include "text/unicode.h"
 
@@ -107,8 +108,8 @@ Result<PreTokenizer> PreTokenizer::make(std::string_view name) {
                                     [name](const PreName& each) { return each.name == name; });
     if (known == names.end()) {
         return Status(Code::unimplemented,
-                      fmt::format("tokenizer.ggml.pre '{}' is not supported; known: {}", name,
-                                  known_names()));
+                      fmt::format("tokenizer.ggml.pre {} is not supported; known: {}",
+                                  gguf::quote_name(name), known_names()));
     }
     const auto has = [&](PreFlag flag) { return (known->flags & flag) != 0; };
     PreTokenizer made;

@@ -156,6 +156,17 @@ TEST(Hostile, ArraysLongerThanTheFileAreRefusedBeforeTheyAreReserved) {
     EXPECT_EQ(arrays, 3u);
 }
 
+TEST(Hostile, MessagesAreOneLineWhateverAKeyIs) {
+    GgufWriter writer = small_model();
+    writer.set_u32s("odd\nkey", {1, 2}).set_strings("odder\n", {"a"}).set_u32("last\n", 1);
+    const std::vector<std::byte> bytes = writer.bytes();
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+        const Status status = parse({bytes.begin(), bytes.begin() + static_cast<long>(size)});
+        if (status) continue;
+        EXPECT_EQ(status.to_string().find('\n'), std::string::npos) << status.to_string();
+    }
+}
+
 TEST(Hostile, OverlappingTensorsAreRefused) {
     GgufWriter writer = small_model();
     std::vector<std::byte> bytes = writer.bytes();

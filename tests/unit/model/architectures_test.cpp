@@ -58,14 +58,14 @@ TEST(Architectures, UnknownOnesAreRefusedByName) {
                                      {"deepseek99", "deepseek"},
                                      {"wavtokenizer-dec", ""}}) {
         const std::string message = refusal(name);
-        EXPECT_NE(message.find(std::string("'") + name + "' is not supported"), message.npos)
+        EXPECT_NE(message.find(std::string("\"") + name + "\" is not supported"), message.npos)
             << message;
         EXPECT_NE(message.find(near, message.find("nearest supported: ")), message.npos) << message;
     }
     for (const char* name : {"bert", "nomic-bert", "modern-bert", "jina-bert-v2", "eurobert",
                              "t5encoder", "gemma-embedding"}) {
         const std::string message = refusal(name);
-        EXPECT_NE(message.find(std::string(name) + "' is an encoder alone"), message.npos)
+        EXPECT_NE(message.find(std::string(name) + "\" is an encoder alone"), message.npos)
             << message;
     }
 }

@@ -393,6 +393,19 @@ TEST(ChatParser, WhatIsNoCallStaysText) {
     check({"any", call + "<tool_call>oh", "", "<tool_call>oh", kOne, ""});
 }
 
+// A part that is too long for a name or key is content again from where it began, however the text
+// came: what follows it is looked at once more.
+TEST(ChatParser, WhatIsTooLongForACallStaysText) {
+    const std::string call = R"(<tool_call>{"name":"add","arguments":{"a":1}}</tool_call>)";
+    for (const auto& [open, length] : {std::pair<std::string, std::size_t>{"<tool_call>\n", 300},
+                                       {"<function=", 300},
+                                       {"<tool_call>add\n<arg_key>", 1200},
+                                       {"[TOOL_CALLS]add", 400}}) {
+        const std::string text = open + std::string(length, 'x');
+        check({"any", text + call, "", text, kOne, ""});
+    }
+}
+
 // A call is given away at its last byte, other text as soon as it can't be a marker.
 TEST(ChatParser, NothingWaitsLongerThanItMust) {
     const auto added = [](std::string_view format, const std::string& prompt,

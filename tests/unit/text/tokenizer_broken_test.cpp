@@ -23,7 +23,7 @@ TEST(BrokenVocabulary, UnknownModelAndPreAreNamed) {
     auto writer = basic("llama2");
     Status status = status_of(writer);
     EXPECT_EQ(status.code(), Code::unimplemented);
-    EXPECT_NE(status.message().find("'llama2'"), std::string::npos);
+    EXPECT_NE(status.message().find("\"llama2\""), std::string::npos);
     EXPECT_NE(status.message().find("gpt2"), std::string::npos);
 
     auto bpe = basic("gpt2");
@@ -31,7 +31,23 @@ TEST(BrokenVocabulary, UnknownModelAndPreAreNamed) {
     bpe.set_strings("tokenizer.ggml.tokens", {"a"}).set_strings("tokenizer.ggml.merges", {});
     status = status_of(bpe);
     EXPECT_EQ(status.code(), Code::unimplemented);
-    EXPECT_NE(status.message().find("'no-such-pre'"), std::string::npos);
+    EXPECT_NE(status.message().find("\"no-such-pre\""), std::string::npos);
+}
+
+TEST(BrokenVocabulary, WhatAMessageQuotesStaysInItsLine) {
+    const std::string odd = "a\nb\x1b[2J" + std::string(5000, 'x');
+    auto model = basic(odd);
+    auto pre = basic("gpt2");
+    pre.set_string("tokenizer.ggml.pre", odd);
+    pre.set_strings("tokenizer.ggml.tokens", {"a"}).set_strings("tokenizer.ggml.merges", {});
+    auto merges = basic("gpt2");
+    merges.set_strings("tokenizer.ggml.tokens", {"a"}).set_strings("tokenizer.ggml.merges", {odd});
+    for (test::GgufWriter* writer : {&model, &pre, &merges}) {
+        const Status status = status_of(*writer);
+        EXPECT_FALSE(status.is_ok());
+        EXPECT_EQ(status.message().find_first_of("\n\x1b"), std::string::npos) << status.message();
+        EXPECT_LT(status.message().size(), 3000U);
+    }
 }
 
 TEST(BrokenVocabulary, MissingModelOrTokens) {
