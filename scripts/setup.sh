@@ -3,14 +3,15 @@
 #
 # usage: scripts/setup.sh [build] [test] [bench] [fuzz]     (default: build)
 #
-#   build  compiler, build tools, libraries (Debian packages); ggml, built for this processor, in .venv
-#   test   test libraries (Debian packages); pytest, numpy and gguf in .venv
+#   build  compiler, build tools, libraries (Debian packages); ggml, built for this processor, and
+#          xgrammar in .venv
+#   test   test libraries (Debian packages), a browser; the Python packages of the tests in .venv
 #   bench  the micro-benchmark library (Debian package)
 #   fuzz   clang with its sanitizers and fuzzer (Debian packages)
 #
 # environment
 #   STET_CACHE          what may be kept outside the tree (default ~/.cache/stet)
-#   STET_NO_CACHE=1     neither use nor keep a built ggml there
+#   STET_NO_CACHE=1     neither use nor keep a built ggml or xgrammar there
 #   CI=true             a missing Python test package is an error, not a warning
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -18,11 +19,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly GGML_VERSION=0.20.2.post1  # ggml 0.20.2; the sdist 0.20.2 lacks ggml's sources
 readonly GGML_SHA256=e47ff53506342959ffb3ce15380b82828fea10ec5f208f9ef6915895f1a7a176
 readonly GGML_OPTIONS="-DGGML_NATIVE=ON -DGGML_LLAMAFILE=ON -DGGML_OPENMP=ON"
+readonly XGRAMMAR_VERSION=0.2.9
+readonly XGRAMMAR_SHA256=87b466bca2475e29bb0323abc62c6c33cbcbcff47e5fb800a3e2099ac9620b90
+readonly XGRAMMAR_FLAGS="-O2 -fno-lto -Wno-error -DXGRAMMAR_LOG_CUSTOMIZE=1"
+readonly XGRAMMAR_PATCH=$PWD/cmake/xgrammar/limits.patch
 readonly CACHE=${STET_CACHE:-$HOME/.cache/stet}
 readonly DEPS=$CACHE/deps
 readonly PYTHON=.venv/bin/python
 
-readonly BUILD_PACKAGES=(cmake ninja-build g++ ccache pkg-config libssl-dev libsqlite3-dev
+readonly BUILD_PACKAGES=(cmake ninja-build g++ ccache patch pkg-config libssl-dev libsqlite3-dev
     libxxhash-dev libfmt-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libhwy-dev libedit-dev
     libcli11-dev libzstd-dev libboost1.81-dev libspdlog-dev libtomlplusplus-dev)
 readonly TEST_PACKAGES=(libgtest-dev libgmock-dev librapidcheck-dev)
@@ -160,6 +165,65 @@ install_ggml() {
     exec 9>&-
 }
 
+# --- xgrammar: its C++ core, a static library in .venv/xgrammar ---
+
+# Its sources from PyPI, with our limits, in the folder $1.
+unpack_xgrammar() {
+    "$PYTHON" scripts/pypi_sdist.py xgrammar "$XGRAMMAR_VERSION" "$XGRAMMAR_SHA256" "$1" ||
+        fail "xgrammar $XGRAMMAR_VERSION could not be fetched"
+    patch -d "$1/xgrammar-$XGRAMMAR_VERSION" -p1 -s <"$XGRAMMAR_PATCH" ||
+        fail "$XGRAMMAR_PATCH does not fit xgrammar $XGRAMMAR_VERSION"
+}
+
+# Headers and library land in the folder $1.
+build_xgrammar() {
+    local target=$1 work log
+    local -a options=(-DCMAKE_BUILD_TYPE=Release -DXGRAMMAR_BUILD_PYTHON_BINDINGS=OFF
+        "-DCMAKE_CXX_FLAGS=$XGRAMMAR_FLAGS")
+    work=$(mktemp -d)
+    log=$work/build.log
+    say "building xgrammar $XGRAMMAR_VERSION from its PyPI sdist, some three minutes on two cores"
+    unpack_xgrammar "$work"
+    # A configuration of its own keeps xgrammar from using the one among its sources.
+    mkdir "$work/build"
+    touch "$work/build/config.cmake"
+    if command -v ccache >/dev/null; then options+=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
+    if ! {
+        export CCACHE_BASEDIR=$work CCACHE_NOHASHDIR=1
+        cmake -S "$work/xgrammar-$XGRAMMAR_VERSION" -B "$work/build" -G Ninja "${options[@]}" &&
+            cmake --build "$work/build" --target xgrammar -j "${STET_JOBS:-$(nproc)}" &&
+            cmake --install "$work/build" --prefix "$work/prefix" --strip
+    } >"$log" 2>&1; then
+        tail -n 30 "$log" >&2
+        fail "xgrammar could not be built; the whole log: $log"
+    fi
+    mkdir -p "$(dirname "$target")"
+    rm -rf "$target"
+    cp -r "$work/prefix" "$target"
+    rm -r "$work"
+}
+
+install_xgrammar() {
+    local stamp kept prefix=.venv/xgrammar
+    stamp="xgrammar $XGRAMMAR_VERSION $XGRAMMAR_FLAGS $(sha256sum <"$XGRAMMAR_PATCH" | cut -c1-12)"
+    stamp+=" $(uname -m) $("${CXX:-c++}" --version | sed 1q)"
+    is_current() { [[ -f $prefix/.stet-stamp && $(<"$prefix/.stet-stamp") == "$stamp" ]]; }
+    if is_current; then return; fi
+    mkdir -p "$CACHE"
+    exec 9>"$CACHE/setup.lock"
+    flock 9
+    if is_current; then return; fi
+
+    kept=$DEPS/xgrammar-$XGRAMMAR_VERSION-$(sha256sum <<<"$stamp" | cut -c1-12)
+    if [[ ${STET_NO_CACHE:-0} == 1 ]]; then kept=$(mktemp -d)/xgrammar; fi
+    if [[ ! -f $kept/lib/libxgrammar.a ]]; then build_xgrammar "$kept"; fi
+    rm -rf "$prefix"
+    cp -r "$kept" "$prefix"
+    echo "$stamp" >"$prefix/.stet-stamp"
+    if [[ ${STET_NO_CACHE:-0} == 1 ]]; then rm -r "$(dirname "$kept")"; fi
+    exec 9>&-
+}
+
 # --- Python packages of the tests ---
 
 install_test_python() {
@@ -193,6 +257,7 @@ main() {
     install_packages "${packages[@]}"
     make_venv
     install_ggml
+    install_xgrammar
     if ((with_tests)); then install_test_python; fi
 }
 
