@@ -46,6 +46,7 @@ engine::SamplerOptions sampler_options(const SamplingOptions& options) {
 StopReason stop_reason(engine::StopReason reason) {
     switch (reason) {
         case engine::StopReason::running:
+        case engine::StopReason::failed:  // was answered with its failure
         case engine::StopReason::end:
             return StopReason::end;
         case engine::StopReason::length:

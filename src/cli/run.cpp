@@ -22,6 +22,7 @@
 #include "cli/store_access.h"
 #include "cli/verbs.h"
 #include "gguf/gguf.h"
+#include "grammar/grammar.h"
 #include "store/names.h"
 
 namespace stet::cli {
@@ -58,6 +59,12 @@ void add_sampling_options(CLI::App& verb, RunFlags& flags) {
         ->group(group);
     verb.add_option("--stop", flags.stop, "Text that ends the answer; may be given again")
         ->allow_extra_args(false)
+        ->group(group);
+    auto* schema = verb.add_option("--json-schema", flags.json_schema,
+                                   "Answers are JSON that this schema (JSON or a file) allows");
+    schema->group(group);
+    verb.add_option("--grammar", flags.grammar, "Answers are what the GBNF in this file allows")
+        ->excludes(schema)
         ->group(group);
     verb.add_flag("--ignore-eos", flags.ignore_eos, "Go on when the model ends its answer")
         ->group(group);
@@ -165,6 +172,22 @@ Result<std::optional<std::string>> find_prompt(RunFlags& flags) {
     return prompt;
 }
 
+// A schema may be given as it is: JSON begins with a brace, names of files mostly don't.
+Result<std::optional<grammar::Source>> find_grammar(const RunFlags& flags) {
+    std::optional<grammar::Source> source;
+    if (!flags.json_schema.empty()) {
+        source = {grammar::Kind::json_schema, flags.json_schema};
+        const std::size_t first = flags.json_schema.find_first_not_of(" \t\n");
+        if (first == std::string::npos || flags.json_schema[first] != '{') {
+            STET_ASSIGN(source->text, read_prompt_file(flags.json_schema));
+        }
+    } else if (!flags.grammar.empty()) {
+        STET_ASSIGN(std::string text, read_prompt_file(flags.grammar));
+        source = {grammar::Kind::gbnf, std::move(text)};
+    }
+    return source;
+}
+
 Result<Run> load(RunFlags flags, Terminal& terminal) {
     const bool has_session = !flags.no_session && (flags.chat || !flags.session.empty());
     Spinner spinner(terminal, fmt::format("loading {}", flags.model));
@@ -191,6 +214,11 @@ Result<Run> load(RunFlags flags, Terminal& terminal) {
         return Status(Code::invalid_argument,
                       fmt::format("{} is for diffusion models, {} is none ({})", flags.denoise_flag,
                                   flags.model, run.engine->model().config.architecture->name));
+    }
+    STET_ASSIGN(const auto source, find_grammar(flags));
+    if (source) {
+        grammar::Compiler compiler(run.engine->tokenizer(), run.engine->vocabulary());
+        STET_ASSIGN(run.grammar, compiler.compile(*source));
     }
     if (has_session) {
         STET_ASSIGN(run.store, open_store(flags.store, false, flags.limits));

@@ -29,6 +29,8 @@ struct RunFlags {
     std::string k_type = "f16";
     std::string v_type = "f16";
     std::vector<std::string> stop;
+    std::string json_schema;  // of answers: JSON, or a file of it
+    std::string grammar;      // of answers: a file of GBNF
     engine::SamplerOptions sampling;
     engine::DenoiseOptions denoise;
     std::string denoise_flag;  // one of its options that was given
@@ -51,6 +53,7 @@ struct Run {
     std::unique_ptr<engine::Engine> engine;
     std::unique_ptr<store::Store> store;  // null: nothing is kept
     std::unique_ptr<engine::Conversation> conversation;
+    std::shared_ptr<const grammar::Grammar> grammar;  // of answers; null: anything goes
     double load_ms = 0.0;
 
     bool has_session() const { return store != nullptr; }

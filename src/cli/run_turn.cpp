@@ -18,6 +18,7 @@ engine::TurnRequest Run::request(std::string text) const {
         static_cast<std::uint64_t>(std::max<std::int64_t>(0, flags.predict));
     request.options.stop = flags.stop;
     request.options.denoise = flags.denoise;
+    request.options.constraint.grammar = grammar;
     request.options.ignore_end = flags.ignore_eos;
     return request;
 }

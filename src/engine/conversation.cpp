@@ -8,6 +8,7 @@
 #include "base/stopwatch.h"
 #include "base/try.h"
 #include "engine/turn_text.h"
+#include "grammar/begin.h"
 #include "state/checkpoint.h"
 
 namespace stet::engine {
@@ -143,7 +144,7 @@ Status Conversation::answer(const TurnRequest& request, Generation& generation) 
     if (generation.stop() == StopReason::cancelled && generation.output().empty()) {
         return Status(Code::cancelled, "stopped before the first token of the answer");
     }
-    return {};
+    return generation.failure();
 }
 
 Status Conversation::commit(TurnRecord& record, const state::Sequence& end) {
@@ -172,7 +173,14 @@ Result<TurnResult> Conversation::run_turn(const TurnRequest& request) {
     result.reused_tokens = sequence_.position();
     result.computed_tokens = prompt.tokens.size();
     result.prompt_tokens = result.reused_tokens + result.computed_tokens;
-    Generation generation(sequence_, prompt.tokens, request.options);
+    GenerateOptions options = request.options;
+    if (options.constraint && !request.raw) {
+        const text::ChatFormat& format = text::chat_format_of(template_->source());
+        STET_ASSIGN(options.constraint.begin,
+                    grammar::begin_of_answer(text::chat_options_of(format, prompt.text, ""),
+                                             engine_.tokenizer()));
+    }
+    Generation generation(sequence_, prompt.tokens, std::move(options));
     STET_TRY(answer(request, generation));
     result.text = generation.text();
     result.tokens = generation.output();

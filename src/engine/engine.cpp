@@ -36,8 +36,8 @@ void keep_logits(std::span<const Part> parts, std::span<const float> logits,
 }  // namespace
 
 std::string_view stop_reason_name(StopReason reason) {
-    constexpr std::array<std::string_view, 6> kNames = {"running", "end",     "length",
-                                                        "stop",    "context", "cancelled"};
+    constexpr std::array<std::string_view, 7> kNames = {"running", "end",       "length", "stop",
+                                                        "context", "cancelled", "failed"};
     return kNames.at(static_cast<std::size_t>(reason));
 }
 
@@ -146,12 +146,26 @@ Status Engine::submit(Generation& generation) {
                         total, context_));
     }
     if (is_diffusion()) STET_TRY(begin_denoising(generation));
+    if (generation.options_.constraint) STET_TRY(begin_constraint(generation));
     if (tokenizer_) {
         generation.decoder_ =
             std::make_unique<text::StreamDecoder>(*tokenizer_, false, generation.options_.shown);
     }
     generation.submitted_ms_ = now_ms();
     generations_.push_back(&generation);
+    return {};
+}
+
+Status Engine::begin_constraint(Generation& generation) const {
+    if (is_diffusion() || !tokenizer_) {
+        return Status(Code::unimplemented,
+                      fmt::format("answers of this model ({}) can't be held to a grammar: {}",
+                                  model_->config.architecture->name,
+                                  is_diffusion() ? "it does not write from left to right"
+                                                 : "it has no tokenizer"));
+    }
+    STET_ASSIGN(generation.matcher_,
+                grammar::Matcher::create(generation.options_.constraint, *tokenizer_));
     return {};
 }
 
@@ -229,13 +243,22 @@ void Engine::sample(Generation& generation, std::span<const float> logits) {
         generation.timings_.prompt = now_ms() - generation.submitted_ms_;
         return finish(generation, StopReason::length);
     }
-    const Token token = generation.sampler_.sample(logits);
+    std::span<const float> allowed = logits;
+    if (generation.matcher_) {
+        const Result<std::span<const float>> masked = generation.matcher_->mask(logits);
+        if (!masked) return fail(generation, masked.status());
+        allowed = *masked;
+        if (allowed.empty()) {
+            const bool is_complete = generation.matcher_->is_complete();
+            return finish(generation, is_complete ? StopReason::end : StopReason::length);
+        }
+    }
+    const Token token = generation.sampler_.sample(allowed);
     std::optional<TokenLogprobs> logprobs;
     if (generation.options_.logprobs) {
         logprobs = token_logprobs(logits, token, *generation.options_.logprobs);
     }
-    take(generation, token, std::move(logprobs));
-    if (generation.stop() == StopReason::end) return;
+    if (!take(generation, token, std::move(logprobs))) return;
     generation.next_ = token;
     if (generation.is_done()) return;
     const std::uint64_t tokens_max = generation.options_.tokens_max;
@@ -247,7 +270,7 @@ void Engine::sample(Generation& generation, std::span<const float> logits) {
 }
 
 // A token joins the answer, or ends it.
-void Engine::take(Generation& generation, Token token, std::optional<TokenLogprobs> logprobs) {
+bool Engine::take(Generation& generation, Token token, std::optional<TokenLogprobs> logprobs) {
     const double now = now_ms();
     Timings& timings = generation.timings_;
     if (generation.output_.empty()) {
@@ -256,11 +279,26 @@ void Engine::take(Generation& generation, Token token, std::optional<TokenLogpro
         timings.decode = now - generation.submitted_ms_ - timings.prompt;
     }
     const bool is_end = tokenizer_ && tokenizer_->is_end_of_generation(token);
-    if (is_end && !generation.options_.ignore_end) return finish(generation, StopReason::end);
+    grammar::Matcher* matcher = generation.matcher_.get();
+    if (is_end && (matcher != nullptr || !generation.options_.ignore_end)) {
+        const bool is_cut = matcher != nullptr && !matcher->is_complete();
+        finish(generation, is_cut ? StopReason::length : StopReason::end);
+        return false;
+    }
+    const Result<bool> accepted = matcher == nullptr ? Result<bool>(true) : matcher->accept(token);
+    if (!accepted) {
+        fail(generation, accepted.status());
+        return false;
+    }
+    if (!*accepted) {  // whatever was allowed has been banned
+        finish(generation, StopReason::length);
+        return false;
+    }
     generation.sampler_.accept(token);
     generation.output_.push_back(token);
     if (logprobs) generation.logprobs_.push_back(*std::move(logprobs));
     if (generation.decoder_) emit(generation, generation.decoder_->add(token));
+    return true;
 }
 
 // Passes text on, except what could still become a stop text.
@@ -302,6 +340,11 @@ void Engine::finish(Generation& generation, StopReason reason) {
     withdraw(generation);
 }
 
+void Engine::fail(Generation& generation, Status failure) {
+    generation.failure_ = std::move(failure);
+    finish(generation, StopReason::failed);
+}
+
 Status Engine::generate(Generation& generation) {
     STET_TRY(submit(generation));
     while (!generation.is_done()) {
@@ -311,7 +354,7 @@ Status Engine::generate(Generation& generation) {
             return stepped.status();
         }
     }
-    return {};
+    return generation.failure();
 }
 
 Result<state::Sequence> Engine::settle(const Generation& generation, bool keep_logits) {

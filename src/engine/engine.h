@@ -22,6 +22,7 @@
 #include "engine/denoise.h"
 #include "engine/logprobs.h"
 #include "engine/sampler.h"
+#include "grammar/matcher.h"
 #include "memory/page_pool.h"
 #include "model/model.h"
 #include "state/sequence.h"
@@ -45,6 +46,7 @@ enum class StopReason : std::uint8_t {
     stop_text,  // one of the stop texts appeared
     context,    // the sequence has as many tokens as the context allows
     cancelled,
+    failed,  // failure() says why
 };
 std::string_view stop_reason_name(StopReason reason);  // "end", "length", "stop", ...
 
@@ -57,6 +59,9 @@ struct GenerateOptions {
     bool prompt_only = false;       // compute the prompt and end there, by length
     // Log-probabilities of each token of the answer and of so many of its rivals.
     std::optional<std::uint32_t> logprobs;
+    // What the answer may look like. Where nothing more can come it ends; with an end that the
+    // grammar does not want it ends by length. It fails when it can be read in too many ways.
+    grammar::Constraint constraint;
     DenoiseOptions denoise;  // of diffusion models; the others don't look at it
 };
 
@@ -81,6 +86,8 @@ class Generation {
 
     bool is_done() const { return stop_ != StopReason::running; }
     StopReason stop() const { return stop_; }
+    // Why it can't go on, with stop() failed: a fault of this answer alone.
+    const Status& failure() const { return failure_; }
     const std::vector<Token>& output() const { return output_; }  // sampled, without the end token
     const std::string& text() const { return text_; }
     // One for each token of output() when they were asked for.
@@ -110,10 +117,12 @@ class Generation {
     std::string stop_text_;
     std::string held_text_;  // could be the begin of a stop text
     std::unique_ptr<text::StreamDecoder> decoder_;
-    std::optional<Token> next_;           // sampled, to be fed
-    std::unique_ptr<Denoiser> denoiser_;  // null: tokens come one after the other
-    std::vector<Token> before_;           // with a denoiser: all before the answer
+    std::unique_ptr<grammar::Matcher> matcher_;  // null: anything goes
+    std::optional<Token> next_;                  // sampled, to be fed
+    std::unique_ptr<Denoiser> denoiser_;         // null: tokens come one after the other
+    std::vector<Token> before_;                  // with a denoiser: all before the answer
     StopReason stop_ = StopReason::running;
+    Status failure_;
     std::atomic<bool> cancelled_{false};
     Timings timings_;
     double submitted_ms_ = 0.0;
@@ -135,6 +144,7 @@ class Engine {
 
     // Adds a generation to the loop. It must stay alive until is_done() or withdraw().
     // invalid_argument: no tokens, ids out of range, more tokens than the context has.
+    // unimplemented: a constraint for a diffusion model, or without text.
     Status submit(Generation& generation);
     void withdraw(Generation& generation);
     // One turn of the loop over everything submitted. False when nothing is left to do. A failure
@@ -174,7 +184,9 @@ class Engine {
     }
     std::vector<Part> schedule(std::vector<Generation*>& chosen);
     void sample(Generation& generation, std::span<const float> logits);
-    void take(Generation& generation, Token token, std::optional<TokenLogprobs> logprobs);
+    // Whether the token joined the answer; else it ended it.
+    bool take(Generation& generation, Token token, std::optional<TokenLogprobs> logprobs);
+    Status begin_constraint(Generation& generation) const;
     // denoise_step.cpp
     Status begin_denoising(Generation& generation) const;
     Status denoise(Generation& generation);
@@ -182,6 +194,7 @@ class Engine {
     Status finish_block(Generation& generation);
     void emit(Generation& generation, std::string_view text);
     void finish(Generation& generation, StopReason reason);
+    void fail(Generation& generation, Status failure);
     Status check_tokens(std::span<const Token> tokens) const;
 
     std::unique_ptr<model::Model> model_;

@@ -4,6 +4,8 @@
 
 #include "base/try.h"
 #include "engine/turn_text.h"
+#include "grammar/begin.h"
+#include "server/grammars.h"
 #include "store/names.h"
 
 namespace stet::server {
@@ -29,9 +31,23 @@ Result<Prompt> finish_prompt(const Context& context, const ChatTurn& turn, std::
     return prompt;
 }
 
+// Calls stand where the format puts them, other answers where answers begin.
+Result<grammar::Begin> begin_of(const Call& call, const ChatTurn& turn,
+                                const text::ChatOptions& output) {
+    const text::Tokenizer& tokenizer = call.context.tokenizer();
+    if (turn.tool_choice.kind == ToolChoice::Kind::required) {
+        return grammar::begin_of_calls(output, tokenizer);
+    }
+    return grammar::begin_of_answer(output, tokenizer);
+}
+
 Status start(Call& call, const ChatTurn& turn, Prompt prompt, std::vector<engine::Message> messages,
              const FormatMaker& make_format) {
     std::vector<std::shared_ptr<Job>> jobs;
+    grammar::Begin begin;
+    if (turn.options.constraint) {
+        STET_ASSIGN(begin, begin_of(call, turn, prompt.output));
+    }
     const auto shown = text::marker_tokens(*call.context.chat_format, call.context.tokenizer(),
                                            prompt.output.has_tools);
     for (std::int64_t i = 0; i < turn.choices; ++i) {
@@ -39,6 +55,7 @@ Status start(Call& call, const ChatTurn& turn, Prompt prompt, std::vector<engine
         job->prompt = prompt.tokens;
         job->options = turn.options;
         job->options.shown = shown;
+        job->options.constraint.begin = begin;
         if (job->options.sampling.seed != 0) {
             job->options.sampling.seed += static_cast<std::uint64_t>(i);
         }
@@ -136,9 +153,7 @@ Status go_on(Call& call, ChatTurn turn, Keeper& keeper, store::Store& store,
     return start(call, turn, std::move(prompt), std::move(after), make_format);
 }
 
-}  // namespace
-
-Status run_chat(Call& call, ChatTurn turn, const FormatMaker& make_format) {
+Status run_with_grammar(Call& call, ChatTurn turn, const FormatMaker& make_format) {
     constexpr std::size_t kKeyMax = 255;
     turn.key = call.request.header("idempotency-key");
     if (turn.key.size() > kKeyMax) {
@@ -164,6 +179,22 @@ Status run_chat(Call& call, ChatTurn turn, const FormatMaker& make_format) {
             call.send_failure(failure_of(status));
         }
     });
+}
+
+}  // namespace
+
+Status run_chat(Call& call, ChatTurn turn, const FormatMaker& make_format) {
+    if (turn.tool_choice.kind == ToolChoice::Kind::none) turn.input.tools = Json();
+    STET_ASSIGN(turn.form,
+                form_with_tools(call.context, turn.input.tools, turn.tool_choice, turn.form));
+    if (!turn.form) return run_with_grammar(call, std::move(turn), make_format);
+    grammar::Source source = *turn.form;
+    return call.context.grammars->compile(
+        call, std::move(source),
+        [turn = std::move(turn), make_format](Call& later, Grammars::GrammarPtr grammar) mutable {
+            turn.options.constraint.grammar = std::move(grammar);
+            return run_with_grammar(later, std::move(turn), make_format);
+        });
 }
 
 }  // namespace stet::server

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "server/answer_form.h"
 #include "server/chat_output.h"
 #include "server/context.h"
 #include "server/delivery.h"
@@ -18,6 +19,8 @@ namespace stet::server {
 struct ChatTurn {
     ChatInput input;  // all messages; with a session: those that are new
     engine::GenerateOptions options;
+    AnswerForm form;
+    ToolChoice tool_choice;
     std::int64_t choices = 1;
     bool is_stream = false;
     bool may_commit = true;

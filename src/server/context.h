@@ -26,7 +26,12 @@ class logger;
 
 namespace stet::server {
 
+class Grammars;
+
 struct Context {
+    Context();
+    ~Context();
+
     Settings settings;
     std::string version;
     std::string model_name;  // what clients call it
@@ -40,6 +45,7 @@ struct Context {
     // Their order of destruction is Server's business.
     std::unique_ptr<Keeper> keeper;         // null: nothing is durable
     std::unique_ptr<SlotFiles> slot_files;  // null: without a slot directory
+    std::unique_ptr<Grammars> grammars;
     std::unique_ptr<EngineLoop> loop;
     std::function<std::uint32_t()> connections;
 

@@ -58,7 +58,7 @@ void EngineLoop::end_done() {
             ++at;
             continue;
         }
-        Status status;
+        Status status = at->generation->failure();
         if (at->generation->stop() == engine::StopReason::cancelled) {
             status = at->job->is_cancelled.load(std::memory_order_relaxed)
                          ? Status(Code::cancelled, "the client left")

@@ -13,6 +13,7 @@
 #include "gguf/gguf.h"
 #include "server/answer_json.h"
 #include "server/context.h"
+#include "server/grammars.h"
 #include "server/log.h"
 
 namespace stet::server {
@@ -93,8 +94,9 @@ Status open_slot_directory(Context& context) {
     auto identity = state::Identity::of(
         context.fingerprint, context.engine->schema(), element_type(settings.k_type),
         element_type(settings.v_type), context.engine->model().config.name);
-    STET_ASSIGN(context.slot_files, SlotFiles::open(Env::posix(), settings.slot_save_path,
-                                                    *context.engine, std::move(identity)));
+    STET_ASSIGN(context.slot_files,
+                SlotFiles::open(Env::posix(), settings.slot_save_path, 
+                                *context.engine, std::move(identity)));
     return {};
 }
 
@@ -130,6 +132,9 @@ HttpOptions http_options(const Settings& settings) {
 }
 
 }  // namespace
+
+Context::Context() = default;
+Context::~Context() = default;
 
 Server::Server() = default;
 
@@ -169,6 +174,8 @@ Result<std::unique_ptr<Server>> Server::create(const ServerOptions& options) {
     loop.durability = settings.durability == "turn"   ? Durability::turn
                       : settings.durability == "idle" ? Durability::idle
                                                       : Durability::none;
+    context.grammars =
+        std::make_unique<Grammars>(context.tokenizer(), context.engine->vocabulary());
     context.loop = std::make_unique<EngineLoop>(*context.engine, context.keeper.get(), loop);
     return Result<std::unique_ptr<Server>>(std::move(server));
 }
@@ -183,11 +190,13 @@ void Server::start() {
 void Server::stop(std::chrono::milliseconds patience) {
     if (context_ == nullptr) return;
     if (http_ != nullptr) http_->stop_accepting();
+    if (context_->grammars != nullptr) context_->grammars->stop();
     if (context_->loop != nullptr) context_->loop->stop(patience);
     if (context_->keeper != nullptr) context_->keeper->stop();
     if (context_->slot_files != nullptr) context_->slot_files->stop();
     if (http_ != nullptr) http_->stop(std::min(patience, std::chrono::milliseconds(2000)));
     // What they still hold goes back through the transport: it is the last.
+    context_->grammars.reset();
     context_->loop.reset();
     context_->slot_files.reset();
     context_->keeper.reset();

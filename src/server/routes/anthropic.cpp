@@ -240,6 +240,18 @@ Status read_chat(const Context& /*context*/, Fields& fields, ChatInput& input) {
     return read_messages(messages, input);
 }
 
+// Structured outputs: output_config.format, before that output_format.
+Status read_output_format(Fields& fields, AnswerForm& form) {
+    if (const Json* format = fields.find("output_format")) {
+        STET_TRY(read_format(*format, "output_format", form));
+    }
+    const Json* config = fields.find("output_config");
+    if (config == nullptr || !config->is_object()) return {};
+    const auto format = config->find("format");
+    if (format == config->end() || format->is_null()) return {};
+    return read_format(*format, "output_config.format", form);
+}
+
 Status messages(Call& call) {
     const Context& context = call.context;
     STET_ASSIGN(const Json body, parse_object(call.request.body));
@@ -255,13 +267,10 @@ Status messages(Call& call) {
     fields.flag("cache_prompt", turn.may_reuse);
     fields.text("session_id", turn.session);
     STET_TRY(fields.status());
-    if (const Json* choice = fields.find("tool_choice"); choice != nullptr && choice->is_object()) {
-        const std::string type = choice->value("type", "auto");
-        if (type != "auto" && type != "none") {
-            return Status(Code::unimplemented,
-                          "'tool_choice' can be auto or none: forcing a call is not supported yet");
-        }
+    if (const Json* choice = fields.find("tool_choice")) {
+        STET_TRY(read_tool_choice(*choice, turn.tool_choice));
     }
+    STET_TRY(read_output_format(fields, turn.form));
     STET_TRY(read_chat(context, fields, turn.input));
     const auto make_format = [&context](const text::ChatOptions& output) {
         return std::make_unique<MessageFormat>(context, output);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "base/try.h"
+#include "server/answer_form.h"
 #include "server/answer_json.h"
 #include "server/delivery.h"
 #include "server/http_text.h"
@@ -144,6 +145,8 @@ Status completion(Call& call) {
     fields.require("prompt");
     STET_TRY(fields.status());
     STET_TRY(read_slot(context, fields, slot));
+    AnswerForm form;
+    STET_TRY(read_answer_form(fields, form));
     if (probs > 0) options.logprobs = static_cast<std::uint32_t>(probs);
     STET_ASSIGN(auto prompts, prompts_of(context, *fields.find("prompt"), "prompt"));
     const std::string shown =
@@ -157,10 +160,10 @@ Status completion(Call& call) {
         job->may_reuse = may_reuse;
         jobs.push_back(std::move(job));
     }
-    return deliver(call, std::move(jobs),
-                   std::make_unique<NativeFormat>(context, settings_json(options, is_stream), shown,
-                                                  has_tokens),
-                   is_stream);
+    return deliver_in_form(call, form, std::move(jobs),
+                           std::make_unique<NativeFormat>(
+                               context, settings_json(options, is_stream), shown, has_tokens),
+                           is_stream);
 }
 
 // --- /v1/completions ---
@@ -298,6 +301,8 @@ Status text_completion(Call& call) {
         inner.flag("include_usage", has_usage);
         STET_TRY(inner.status());
     }
+    AnswerForm form;
+    STET_TRY(read_answer_form(fields, form));
     if (logprobs >= 0) options.logprobs = static_cast<std::uint32_t>(logprobs);
     STET_ASSIGN(const auto prompts, prompts_of(context, *fields.find("prompt"), "prompt"));
     std::vector<std::shared_ptr<Job>> jobs;
@@ -315,8 +320,9 @@ Status text_completion(Call& call) {
             echo.push_back(is_echo ? context.tokenizer().decode(prompt, false) : std::string());
         }
     }
-    return deliver(call, std::move(jobs),
-                   std::make_unique<TextFormat>(context, has_usage, std::move(echo)), is_stream);
+    return deliver_in_form(call, form, std::move(jobs),
+                           std::make_unique<TextFormat>(context, has_usage, std::move(echo)),
+                           is_stream);
 }
 
 }  // namespace

@@ -146,30 +146,14 @@ class ChatFormat : public AnswerFormat {
     std::vector<ChatOutput> outputs_;
 };
 
-Status read_tools(Fields& fields, ChatInput& input) {
-    const Json* tools = fields.find("tools");
-    if (tools == nullptr) return {};
-    if (!tools->is_array()) fields.fail("tools", "a list");
-    STET_TRY(fields.status());
-    if (const Json* choice = fields.find("tool_choice")) {
-        if (*choice == "none") return {};
-        if (*choice != "auto") {
-            return Status(Code::unimplemented,
-                          "'tool_choice' can be \"auto\" or \"none\": forcing a call is not "
-                          "supported yet");
-        }
+Status read_tools(Fields& fields, ChatTurn& turn) {
+    if (const Json* tools = fields.find("tools")) {
+        if (!tools->is_array()) fields.fail("tools", "a list");
+        turn.input.tools = *tools;
     }
-    input.tools = *tools;
-    return {};
-}
-
-Status read_format(Fields& fields) {
-    const Json* format = fields.find("response_format");
-    if (format == nullptr) return {};
-    if (format->is_object() && format->value("type", "") == "text") return {};
-    return Status(Code::unimplemented,
-                  "'response_format' can be {\"type\": \"text\"} only: forcing JSON is not "
-                  "supported yet");
+    STET_TRY(fields.status());
+    const Json* choice = fields.find("tool_choice");
+    return choice == nullptr ? Status() : read_tool_choice(*choice, turn.tool_choice);
 }
 
 Status chat_completion(Call& call) {
@@ -202,8 +186,8 @@ Status chat_completion(Call& call) {
         turn.options.logprobs = static_cast<std::uint32_t>(top_logprobs);
     }
     if (slot >= 0) turn.slot = static_cast<std::uint32_t>(slot);
-    STET_TRY(read_format(fields));
-    STET_TRY(read_tools(fields, turn.input));
+    STET_TRY(read_answer_form(fields, turn.form));
+    STET_TRY(read_tools(fields, turn));
     STET_TRY(read_messages(*fields.find("messages"), turn.input));
     if (const Json* options = fields.find("chat_template_kwargs")) {
         if (!options->is_object()) fields.fail("chat_template_kwargs", "an object");

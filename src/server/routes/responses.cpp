@@ -253,6 +253,14 @@ Status respond(Call& call) {
     fields.text("previous_response_id", previous);
     STET_TRY(fields.status());
     STET_TRY(read_input(fields, turn.input));
+    if (const Json* text = fields.find("text"); text != nullptr && text->is_object()) {
+        if (text->contains("format") && !(*text)["format"].is_null()) {
+            STET_TRY(read_format((*text)["format"], "text.format", turn.form));
+        }
+    }
+    if (const Json* choice = fields.find("tool_choice")) {
+        STET_TRY(read_tool_choice(*choice, turn.tool_choice));
+    }
     const std::string id = "resp_" + random_hex(kIdBytes);
     turn.may_commit = is_stored && context.keeper != nullptr;
     if (turn.may_commit) {
