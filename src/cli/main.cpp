@@ -90,6 +90,8 @@ int run(int argc, char** argv) {
     add_inspect(app, action);
     add_selftest(app, action);
     add_config(app, action);
+    add_doctor(app, action);
+    add_completion(app, action);
     add_version(app, action);
     bool is_finished = false;
     Status status = parse(app, argc, argv, terminal, is_finished);

@@ -14,19 +14,13 @@
 #include "cli/interrupt.h"
 #include "cli/paths.h"
 #include "cli/report.h"
+#include "cli/serve_flags.h"
 #include "cli/verbs.h"
 #include "server/server.h"
 #include "server/settings.h"
 #include "store/store.h"
 
 namespace stet::cli {
-namespace {
-
-struct ServeFlags {
-    std::map<std::string, std::string> values;  // as given
-    std::string config;
-    bool is_json = false;
-};
 
 void add_settings(CLI::App& verb, ServeFlags& flags) {
     for (const server::SettingRow& row : server::setting_rows()) {
@@ -56,6 +50,8 @@ Result<server::LoadedSettings> settings_of(const ServeFlags& flags) {
     sources.environment = [](const char* name) { return std::getenv(name); };
     return server::load_settings(sources);
 }
+
+namespace {
 
 Status serve(const ServeFlags& flags, Terminal& terminal) {
     STET_ASSIGN(const server::LoadedSettings loaded, settings_of(flags));

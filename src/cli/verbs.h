@@ -24,6 +24,8 @@ void add_tokenize(CLI::App& app, Action& action);
 void add_detokenize(CLI::App& app, Action& action);
 void add_serve(CLI::App& app, Action& action);
 void add_config(CLI::App& app, Action& action);
+void add_completion(CLI::App& app, Action& action);
+void add_doctor(CLI::App& app, Action& action);
 void add_session(CLI::App& app, Action& action);
 void add_selftest(CLI::App& app, Action& action);
 void add_version(CLI::App& app, Action& action);
