@@ -95,7 +95,7 @@ Status open_slot_directory(Context& context) {
         context.fingerprint, context.engine->schema(), element_type(settings.k_type),
         element_type(settings.v_type), context.engine->model().config.name);
     STET_ASSIGN(context.slot_files,
-                SlotFiles::open(Env::posix(), settings.slot_save_path, 
+                SlotFiles::open(Env::posix(), settings.slot_save_path, context.keys.tenants(),
                                 *context.engine, std::move(identity)));
     return {};
 }

@@ -1,10 +1,12 @@
 #include "server/slot_files.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <system_error>
 #include <utility>
@@ -44,6 +46,7 @@ Status check_file_name(std::string_view name) {
 }
 
 Result<std::unique_ptr<SlotFiles>> SlotFiles::open(Env& env, const std::filesystem::path& directory,
+                                                   const std::vector<std::string>& tenants,
                                                    engine::Engine& engine,
                                                    state::Identity identity) {
     std::error_code error;
@@ -59,8 +62,37 @@ Result<std::unique_ptr<SlotFiles>> SlotFiles::open(Env& env, const std::filesyst
                                   directory.string()));
     }
     std::unique_ptr<SlotFiles> files(new SlotFiles(env, real, engine, std::move(identity)));
+    if (tenants.size() > 1) STET_TRY(files->make_folders(tenants));
     files->thread_ = std::thread([raw = files.get()] { raw->work(); });
     return Result<std::unique_ptr<SlotFiles>>(std::move(files));
+}
+
+Status SlotFiles::make_folders(const std::vector<std::string>& tenants) {
+    has_folders_ = true;
+    for (const std::string& tenant : tenants) {
+        const std::filesystem::path folder = path_of(tenant, "");
+        // Whoever may write to the directory could have put a link there.
+        const bool is_made = ::mkdir(folder.c_str(), 0700) == 0;
+        const int error = errno;
+        struct stat facts {};
+        const bool is_folder =
+            is_made || (error == EEXIST && ::lstat(folder.c_str(), &facts) == 0 &&
+                        S_ISDIR(facts.st_mode) && ::access(folder.c_str(), W_OK | X_OK) == 0);
+        if (!is_folder) {
+            return Status(Code::invalid_argument,
+                          fmt::format("--slot-save-path: {} can't be used as a folder: {}",
+                                      folder.string(), std::strerror(error)));
+        }
+        if (is_made) STET_TRY(env_.sync_directory(directory_));
+    }
+    return {};
+}
+
+std::filesystem::path SlotFiles::path_of(const std::string& tenant, const std::string& name) const {
+    constexpr std::size_t kShownId = 16;
+    if (!has_folders_) return directory_ / name;
+    const std::filesystem::path folder = directory_ / ("tenant-" + tenant.substr(0, kShownId));
+    return name.empty() ? folder : folder / name;
 }
 
 SlotFiles::~SlotFiles() {
@@ -101,20 +133,23 @@ void SlotFiles::work() {
     }
 }
 
-Status SlotFiles::save(std::string name, state::Sequence sequence,
+Status SlotFiles::save(const std::string& tenant, std::string name, state::Sequence sequence,
                        std::function<void(Result<SlotFile>)> done) {
     STET_TRY(check_file_name(name));
-    return push([this, name = std::move(name), sequence = std::move(sequence),
-                 done = std::move(done)] { done(save_now(name, sequence)); });
+    return push([this, tenant, name = std::move(name), sequence = std::move(sequence),
+                 done = std::move(done)] { done(save_now(tenant, name, sequence)); });
 }
 
-Status SlotFiles::restore(std::string name, std::function<void(Result<RestoredSlot>)> done) {
+Status SlotFiles::restore(const std::string& tenant, std::string name,
+                          std::function<void(Result<RestoredSlot>)> done) {
     STET_TRY(check_file_name(name));
-    return push(
-        [this, name = std::move(name), done = std::move(done)] { done(restore_now(name)); });
+    return push([this, tenant, name = std::move(name), done = std::move(done)] {
+        done(restore_now(tenant, name));
+    });
 }
 
-Result<SlotFile> SlotFiles::save_now(const std::string& name, const state::Sequence& sequence) {
+Result<SlotFile> SlotFiles::save_now(const std::string& tenant, const std::string& name,
+                                     const state::Sequence& sequence) {
     STET_TRY(check_file_name(name));
     const Stopwatch watch;
     state::Saved saved;
@@ -124,7 +159,7 @@ Result<SlotFile> SlotFiles::save_now(const std::string& name, const state::Seque
     saved.entries.push_back({0, sequence});
     SlotFile result;
     result.tokens = sequence.position();
-    const Status status = replace_file(env_, directory_ / name, [&](File& file) -> Status {
+    const Status status = replace_file(env_, path_of(tenant, name), [&](File& file) -> Status {
         state::FileSink sink(file);
         STET_ASSIGN(result.bytes, state::encode(saved, sink));
         return {};
@@ -156,11 +191,11 @@ Result<state::Sequence> SlotFiles::read(const File& file, std::uint64_t size_byt
     return std::move(imported.sequences.front().sequence);
 }
 
-Result<std::uint64_t> SlotFiles::write_file(const std::string& name,
+Result<std::uint64_t> SlotFiles::write_file(const std::string& tenant, const std::string& name,
                                             const std::function<Status(state::Sink&)>& write) {
     STET_TRY(check_file_name(name));
     std::uint64_t written = 0;
-    const Status status = replace_file(env_, directory_ / name, [&](File& file) {
+    const Status status = replace_file(env_, path_of(tenant, name), [&](File& file) {
         state::FileSink sink(file);
         Status done = write(sink);
         written = sink.written();
@@ -170,22 +205,22 @@ Result<std::uint64_t> SlotFiles::write_file(const std::string& name,
     return written;
 }
 
-Result<SlotFiles::Opened> SlotFiles::open_file(const std::string& name) {
+Result<SlotFiles::Opened> SlotFiles::open_file(const std::string& tenant, const std::string& name) {
     STET_TRY(check_file_name(name));
     Opened opened;
-    STET_ASSIGN(opened.file, env_.open(directory_ / name, OpenMode::read_no_link));
+    STET_ASSIGN(opened.file, env_.open(path_of(tenant, name), OpenMode::read_no_link));
     STET_ASSIGN(opened.size_bytes, opened.file->size());
     return opened;
 }
 
-Result<RestoredSlot> SlotFiles::restore_now(const std::string& name) {
+Result<RestoredSlot> SlotFiles::restore_now(const std::string& tenant, const std::string& name) {
     STET_TRY(check_file_name(name));
     const Stopwatch watch;
     const auto in_context = [](const Status& status) {
         return status.with_context("Unable to restore slot");
     };
     RestoredSlot restored;
-    const auto opened = open_file(name);
+    const auto opened = open_file(tenant, name);
     if (!opened) return in_context(opened.status());
     auto sequence = read(*opened->file, opened->size_bytes, name);
     if (!sequence) return in_context(sequence.status());

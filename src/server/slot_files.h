@@ -3,8 +3,10 @@
 // I/O.
 //
 // A name is a single plain component: nothing outside the directory can be named, a link is
-// replaced or refused and never followed. A save is all or nothing: the file of before stays until
-// the new one is complete and on disk. A restore is proven whole before it is handed on.
+// replaced or refused and never followed. With several tenants each has a folder of its own in the
+// directory, named after its id, and names only what is in there. A save is all or nothing: the
+// file of before stays until the new one is complete and on disk. A restore is proven whole before
+// it is handed on.
 #pragma once
 
 #include <condition_variable>
@@ -18,6 +20,7 @@
 #include <string_view>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/env.h"
 #include "base/try.h"
@@ -45,8 +48,9 @@ struct RestoredSlot {
 
 class SlotFiles {
   public:
-    // Fails unless `directory` can be written to.
+    // Fails unless `directory` can be written to. `tenants`: all there are.
     static Result<std::unique_ptr<SlotFiles>> open(Env& env, const std::filesystem::path& directory,
+                                                   const std::vector<std::string>& tenants,
                                                    engine::Engine& engine,
                                                    state::Identity identity);
     ~SlotFiles();  // stop()
@@ -54,22 +58,24 @@ class SlotFiles {
     void stop();
 
     // Any thread; `done` is called on the thread of the files. unavailable: too much is waiting.
-    Status save(std::string name, state::Sequence sequence,
+    Status save(const std::string& tenant, std::string name, state::Sequence sequence,
                 std::function<void(Result<SlotFile>)> done);
-    Status restore(std::string name, std::function<void(Result<RestoredSlot>)> done);
+    Status restore(const std::string& tenant, std::string name,
+                   std::function<void(Result<RestoredSlot>)> done);
 
     // What the thread does, for callers that have one.
-    Result<SlotFile> save_now(const std::string& name, const state::Sequence& sequence);
-    Result<RestoredSlot> restore_now(const std::string& name);
+    Result<SlotFile> save_now(const std::string& tenant, const std::string& name,
+                              const state::Sequence& sequence);
+    Result<RestoredSlot> restore_now(const std::string& tenant, const std::string& name);
 
     // Other files of the directory, under the same rules, on the caller's thread. The bytes
     // written.
-    Result<std::uint64_t> write_file(const std::string& name,
+    Result<std::uint64_t> write_file(const std::string& tenant, const std::string& name,
                                      const std::function<Status(state::Sink&)>& write);
     template <typename Read>
-    auto read_file(const std::string& name, Read read)
+    auto read_file(const std::string& tenant, const std::string& name, Read read)
         -> decltype(read(std::declval<state::Source&>())) {
-        STET_ASSIGN(const auto opened, open_file(name));
+        STET_ASSIGN(const auto opened, open_file(tenant, name));
         state::FileSource source(*opened.file, opened.size_bytes);
         return read(source);
     }
@@ -79,7 +85,9 @@ class SlotFiles {
         std::unique_ptr<File> file;
         std::uint64_t size_bytes = 0;
     };
-    Result<Opened> open_file(const std::string& name);
+    Result<Opened> open_file(const std::string& tenant, const std::string& name);
+    std::filesystem::path path_of(const std::string& tenant, const std::string& name) const;
+    Status make_folders(const std::vector<std::string>& tenants);
     SlotFiles(Env& env, std::filesystem::path directory, engine::Engine& engine,
               state::Identity identity)
         : env_(env),
@@ -93,6 +101,7 @@ class SlotFiles {
 
     Env& env_;
     std::filesystem::path directory_;
+    bool has_folders_ = false;  // one a tenant
     engine::Engine& engine_;
     state::Identity identity_;
     std::mutex mutex_;

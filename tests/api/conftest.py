@@ -45,6 +45,24 @@ def small_model():
     return cached("archs/llama-dense.gguf")
 
 
+@pytest.fixture(scope="session")
+def speakable(tmp_path_factory):
+    """Makes a model of a few MB with a tokenizer that has ids and no text."""
+    folder = tmp_path_factory.mktemp("speakable")
+
+    def make(name):
+        path = folder / f"{name}.gguf"
+        if not path.exists():
+            data = cached(f"archs/{name}.gguf").read_bytes()
+            key = b"tokenizer.ggml.model"
+            at = data.index(key) + len(key) + 4 + 8  # type, length of the string
+            assert data[at:at + 4] == b"test"
+            path.write_bytes(data[:at] + b"none" + data[at + 4:])
+        return path
+
+    return make
+
+
 @pytest.fixture
 def environment(tmp_path):
     """Nothing of the person's own is read or written. Fingerprints of models stay cached."""

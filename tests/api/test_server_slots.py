@@ -7,10 +7,11 @@ attention, sliding window, recurrent, hybrid.
 import os
 import random
 import resource
+import subprocess
 
 import pytest
 
-from conftest import ROOT, cached
+from conftest import ROOT, STET
 from server_process import launch
 
 KINDS = {"dense": "llama-dense", "window": "gemma3-dense", "recurrent": "mamba-dense",
@@ -25,24 +26,6 @@ def tokens(seed, count):
 PROMPT = tokens(1, 150)
 TAIL = tokens(2, 20)
 OTHER = tokens(3, 120)
-
-
-@pytest.fixture(scope="session")
-def speakable(tmp_path_factory):
-    """The model of a kind, with a tokenizer that has ids and no text."""
-    folder = tmp_path_factory.mktemp("speakable")
-
-    def make(name):
-        path = folder / f"{name}.gguf"
-        if not path.exists():
-            data = cached(f"archs/{name}.gguf").read_bytes()
-            key = b"tokenizer.ggml.model"
-            at = data.index(key) + len(key) + 4 + 8  # type, length of the string
-            assert data[at:at + 4] == b"test"
-            path.write_bytes(data[:at] + b"none" + data[at + 4:])
-        return path
-
-    return make
 
 
 @pytest.fixture
@@ -270,3 +253,67 @@ def test_ids_out_of_range(serve):
         for action in ("save", "restore", "erase"):
             assert act(server, slot, action, "a")[0] in (400, 404)
     assert server.get("/slots")[1][1]["n_state_tokens"] == len(PROMPT)
+
+
+def auth(key):
+    return {"Authorization": f"Bearer {key}"}
+
+
+def test_files_of_a_tenant_are_its_own(serve, tmp_path):
+    server = serve("dense", "--api-key", "alpha,beta")
+
+    def act_as(key, action, name):
+        return server.request("POST", f"/slots/0?action={action}", {"filename": name},
+                              headers=auth(key))
+
+    def fill(key, prompt):
+        server.post("/completion", {"prompt": prompt, "n_predict": 0, "id_slot": 0},
+                    headers=auth(key))
+
+    def folders():
+        return sorted(path.name for path in server.folder.iterdir())
+
+    assert len(folders()) == 2 and all(name.startswith("tenant-") for name in folders())
+    assert all((server.folder / name).stat().st_mode & 0o777 == 0o700 for name in folders())
+    (server.folder / "old").write_bytes(b"of the time before")
+    fill("alpha", PROMPT)
+    assert act_as("alpha", "save", "mine")[0] == 200
+    for name in ("mine", "old", f"{folders()[-1]}/mine", folders()[-1], folders()[-2]):
+        status, answer = act_as("beta", "restore", name)
+        assert status in (400, 404), answer
+    # The same name is another file.
+    fill("beta", OTHER)
+    assert act_as("beta", "save", "mine")[0] == 200
+    assert sorted(len(list((server.folder / name).iterdir())) for name in folders()[-2:]) == [1, 1]
+    status, answer = act_as("alpha", "restore", "mine")
+    assert status == 200 and answer["n_restored"] == len(PROMPT)
+    status, answer = act_as("beta", "restore", "mine")
+    assert status == 200 and answer["n_restored"] == len(OTHER)
+    # They are there after a restart, also when the keys come in another order.
+    assert server.stop() == 0
+    server = serve("dense", "--api-key", "beta,alpha")
+    assert act_as("alpha", "restore", "mine")[1]["n_restored"] == len(PROMPT)
+
+
+def test_one_key_needs_no_folder(serve):
+    server = serve("dense", "--api-key", "alone")
+    server.post("/completion", {"prompt": PROMPT, "n_predict": 0, "id_slot": 0},
+                headers=auth("alone"))
+    status, answer = server.request("POST", "/slots/0?action=save", {"filename": "a"},
+                                    headers=auth("alone"))
+    assert status == 200, answer
+    assert [path.name for path in server.folder.iterdir()] == ["a"]
+
+
+def test_a_link_in_place_of_a_tenants_folder_is_refused(serve, speakable, tmp_path):
+    server = serve("dense", "--api-key", "alpha,beta")
+    folder = next(server.folder.iterdir())
+    assert server.stop() == 0
+    folder.rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    folder.symlink_to(tmp_path / "elsewhere")
+    result = subprocess.run([STET, "serve", speakable(KINDS["dense"]), "--port", "0",
+                             "--durability", "none", "--slot-save-path", server.folder,
+                             "--api-key", "alpha,beta"], capture_output=True, text=True,
+                            timeout=60, check=False)
+    assert result.returncode == 2 and folder.name in result.stderr

@@ -48,7 +48,7 @@ Status export_session(Call& outer) {
         };
         if (!file_name.empty()) {
             STET_ASSIGN(const std::uint64_t written,
-                        call.context.slot_files->write_file(file_name, write));
+                        call.context.slot_files->write_file(call.tenant, file_name, write));
             Json json = {{"id", name}, {"filename", file_name}, {"n_written", written}};
             json.update(file_json(file));
             call.send_json(json);
@@ -69,7 +69,8 @@ Result<store::SessionFile> read_session_file(const Call& call, const std::string
     const std::uint64_t memory = call.context.engine->pool().stats().bytes_limit;
     if (!file_name.empty()) {
         return call.context.slot_files->read_file(
-            file_name, [&](state::Source& source) { return store::read_session(source, memory); });
+            call.tenant, file_name,
+            [&](state::Source& source) { return store::read_session(source, memory); });
     }
     state::SpanSource source(std::as_bytes(std::span(call.request.body)));
     return store::read_session(source, memory);

@@ -69,7 +69,7 @@ void save(const Call& call, std::uint32_t slot, const std::string& name) {
     const auto held = call.context.loop->slot_sequence(slot, call.tenant);
     if (!held) return call.send_failure(failure_of(held.status()));
     const Status queued = call.context.slot_files->save(
-        name, *held, [call, slot, name](const Result<SlotFile>& saved) {
+        call.tenant, name, *held, [call, slot, name](const Result<SlotFile>& saved) {
             if (!saved) return call.send_failure(failure_of(saved.status()));
             call.send_json({{"id_slot", slot},
                             {"filename", name},
@@ -95,7 +95,7 @@ void put(const Call& call, std::uint32_t slot, const std::string& name,
 
 Status restore(const Call& call, std::uint32_t slot, const std::string& name) {
     return call.context.slot_files->restore(
-        name, [call, slot, name](Result<RestoredSlot> restored) {
+        call.tenant, name, [call, slot, name](Result<RestoredSlot> restored) {
             if (!restored) return call.send_failure(restore_failure(restored.status()));
             auto shared = std::make_shared<RestoredSlot>(std::move(restored).value());
             call.context.loop->call_when_idle(
