@@ -1,11 +1,13 @@
 #include "server/grammars.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace stet::server {
 namespace {
 
 constexpr std::size_t kTasksMax = 64;
+constexpr std::ptrdiff_t kTasksOfTenantMax = 32;
 
 Status busy() {
     return Status(Code::unavailable, "too many grammars wait to be compiled; try again later");
@@ -27,7 +29,11 @@ Status Grammars::compile(const Call& call, grammar::Source source, Then then) {
     }
     {
         const std::lock_guard lock(mutex_);
-        if (is_stopping_ || tasks_.size() >= kTasksMax) return busy();
+        const auto own = std::count_if(tasks_.begin(), tasks_.end(), [&](const Task& task) {
+            return task.call.tenant == call.tenant;
+        });
+        const bool is_full = tasks_.size() >= kTasksMax || own >= kTasksOfTenantMax;
+        if (is_stopping_ || is_full) return busy();
         tasks_.push_back({call, std::move(source), std::move(then)});
     }
     wake_.notify_one();
@@ -52,8 +58,14 @@ void Grammars::run() {
         std::unique_lock lock(mutex_);
         wake_.wait(lock, [this] { return is_stopping_ || !tasks_.empty(); });
         if (is_stopping_) return;
-        Task task = std::move(tasks_.front());
-        tasks_.pop_front();
+        // Tenants by turns: many hard grammars of one hold up only itself.
+        auto next = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& task) {
+            return task.call.tenant != last_tenant_;
+        });
+        if (next == tasks_.end()) next = tasks_.begin();
+        Task task = std::move(*next);
+        tasks_.erase(next);
+        last_tenant_ = task.call.tenant;
         lock.unlock();
         Result<GrammarPtr> grammar = compiler_.compile(task.source);
         const Status status =

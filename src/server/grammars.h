@@ -3,10 +3,11 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "grammar/grammar.h"
@@ -41,7 +42,8 @@ class Grammars {
     grammar::Compiler compiler_;
     std::mutex mutex_;
     std::condition_variable wake_;
-    std::deque<Task> tasks_;
+    std::list<Task> tasks_;
+    std::string last_tenant_;  // of the thread alone
     bool is_stopping_ = false;
     std::thread thread_;
 };

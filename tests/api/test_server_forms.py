@@ -4,6 +4,7 @@ import concurrent.futures
 import datetime
 import json
 import re
+import time
 
 import pytest
 
@@ -377,6 +378,25 @@ def test_hostile_forms_are_refused_or_served(server):
         assert status in (200, 400), (str(form)[:100], answer)
         if status == 400:
             assert "\n" not in answer["error"]["message"]
+
+
+def test_hard_grammars_hold_up_only_who_sends_them(model, tmp_path):
+    server = launch(model, tmp_path / "store", None, "--api-key", "alpha,beta")
+
+    def ask(key, grammar):
+        return server.request("POST", "/completion", {"prompt": "x", "n_predict": 4,
+                                                      "grammar": grammar},
+                              headers={"Authorization": f"Bearer {key}"})[0]
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        # Refused after all the work that is allowed; those of alpha wait for each other.
+        hard = [pool.submit(ask, "alpha", "root ::= " + '"a"? ' * (15000 + i)) for i in range(6)]
+        while server.get("/health")[0] != 200 or not any(future.done() for future in hard):
+            time.sleep(0.01)
+        assert ask("beta", 'root ::= "a"') == 200
+        assert not all(future.done() for future in hard)
+        assert {future.result() for future in hard} == {400}
+    assert server.stop() == 0
 
 
 def test_an_ambiguous_grammar_fails_and_the_session_stays(server):
