@@ -160,7 +160,7 @@ def test_a_recursive_schema(client):
 
 def test_a_json_object(client):
     answer = client.chat.completions.create(
-        model="x", messages=user("A JSON object with one key, please."), max_tokens=200,
+        model="x", messages=user("A JSON object with one key, please."), max_tokens=100,
         temperature=0, response_format={"type": "json_object"})
     if answer.choices[0].finish_reason == "stop":
         assert isinstance(json.loads(answer.choices[0].message.content), dict)

@@ -20,7 +20,7 @@ import time
 from server_process import launch
 
 CLIENTS = int(os.environ.get("STET_TEST_LOAD_CLIENTS", "64"))
-SECONDS = float(os.environ.get("STET_TEST_LOAD_S", "16"))
+SECONDS = float(os.environ.get("STET_TEST_LOAD_S", "12"))
 COUNT = 6
 BEGIN = "The keeper of the lighthouse wrote down every ship that passed. " * 4
 PROMPTS = [f"{BEGIN if i % 2 else ''}Ship number {i} was" for i in range(8)]
