@@ -34,7 +34,7 @@ sanitize:  ## all tests under AddressSanitizer and UBSan, in build-asan
 tsan:  ## all tests under ThreadSanitizer, in build-tsan
 	@scripts/test.sh build-tsan -DSTET_SANITIZE=thread
 
-fuzz:  ## the fuzz targets, FUZZ_SECONDS (60) each, in build-fuzz
+fuzz:  ## the fuzz targets, STET_FUZZ_S (60) seconds each, in build-fuzz
 	@scripts/fuzz.sh $(FUZZ_ARGS)
 
 mutation: setup  ## changes of the state code that the tests must notice, in build-mutation

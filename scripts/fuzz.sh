@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets with clang in build-fuzz and runs each for a while over its kept corpus, two
-# at a time. Fails on a crash, a broken invariant, an input of over 10 s, or 2 GiB of memory.
+# at a time. Fails on a crash, a broken invariant, an input of over 10 s, or 2 GiB of memory. Part of
+# `make test` with CI=true.
 #
 # usage: scripts/fuzz.sh [--keep] [TARGET...]     (default: all targets)
 #
 #   --keep   afterwards add to tests/fuzz/corpus what reaches code that the kept inputs don't
 #
 # environment
-#   FUZZ_SECONDS        for each target (default 60)
-#   FUZZ_JOBS           targets at a time (default 2)
-#   FUZZ_SETUP=0        install nothing
+#   STET_FUZZ_S         seconds for each target (default 60)
+#   STET_FUZZ_JOBS      targets at a time (default 2)
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly FOLDER=build-fuzz
-readonly SECONDS_EACH=${FUZZ_SECONDS:-60}
+readonly SECONDS_EACH=${STET_FUZZ_S:-60}
 readonly KEPT_BYTES_MAX=60000  # of one target
 readonly -A INPUT_BYTES_MAX=([vocabulary]=16384 [tokenize]=2048 [template]=2048 [chat]=2048
     [state]=20480)
@@ -32,8 +32,9 @@ fuzz() {
     local target=$1 status=0
     local log=$FOLDER/log/$target found=$FOLDER/corpus/$target
     mkdir -p "$FOLDER/log" "$found" "$FOLDER/findings"
-    UBSAN_OPTIONS=print_stacktrace=1 "$FOLDER/tests/fuzz/fuzz_$target" \
-        -max_total_time="$SECONDS_EACH" -max_len="${INPUT_BYTES_MAX[$target]}" -timeout=10 \
+    # The fuzzer ends by itself; `timeout` is for one that doesn't.
+    UBSAN_OPTIONS=print_stacktrace=1 timeout -k 10 $((SECONDS_EACH + 120)) \
+        "$FOLDER/tests/fuzz/fuzz_$target" -max_total_time="$SECONDS_EACH" -max_len="${INPUT_BYTES_MAX[$target]}" -timeout=10 \
         -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$FOLDER/findings/$target-" \
         "$found" "tests/fuzz/corpus/$target" >"$log" 2>&1 || status=$?
     if ((status != 0)); then
@@ -63,7 +64,7 @@ keep_inputs() {
     echo "fuzz: $target keeps $(find "$kept" -type f | wc -l) inputs, $(cat "$kept"/* | wc -c) bytes"
 }
 
-if [[ ${FUZZ_SETUP:-1} != 0 ]]; then scripts/setup.sh build test fuzz; fi
+scripts/setup.sh build test fuzz
 scripts/build.sh $FOLDER fuzz_targets -DSTET_BUILD_TESTS=ON -DSTET_FUZZ=ON \
     -DSTET_SANITIZE=address,undefined -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++
 
@@ -72,7 +73,7 @@ running=()
 for target in "${targets[@]}"; do
     fuzz "$target" &
     running+=($!)
-    if ((${#running[@]} >= ${FUZZ_JOBS:-2})); then
+    if ((${#running[@]} >= ${STET_FUZZ_JOBS:-2})); then
         wait "${running[0]}" || failed=1
         running=("${running[@]:1}")
     fi

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Everything the tests need, then all tests: the C++ ones through ctest, the table of `stet selftest`,
-# and those that run the program through pytest.
+# and those that run the program through pytest. In CI the fuzz targets too.
 #
 # usage: scripts/test.sh [BUILD-FOLDER [CMAKE-OPTION...]]
 #
 # environment
-#   CI=true             missing test data is an error; without it such tests are skipped
+#   CI=true             missing test data is an error; without it such tests are skipped. Fuzzes.
+#   STET_FUZZ_S         seconds for each fuzz target (default 60); set without CI, it fuzzes as well
 #   STET_TEST_CACHE     where test data is kept (default ~/.cache/stet/test)
 #   CTEST_ARGS          more arguments of ctest, e.g. "-R store"
 #   PYTEST_ARGS         more arguments of pytest, e.g. "-k resume"
@@ -59,6 +60,9 @@ run_selftest() {
     return "$status"
 }
 
+# One build has it: the fuzzers have sanitizers of their own.
+has_fuzzing() { [[ $folder == build && (${CI:-} == true || -n ${STET_FUZZ_S:-}) ]]; }
+
 has_python_tests() {
     compgen -G 'tests/*/test_*.py' >/dev/null || return 1
     .venv/bin/python -c 'import pytest' 2>/dev/null && return
@@ -74,6 +78,9 @@ phase ctest run_ctest || failed+=(ctest)
 phase selftest run_selftest || failed+=(selftest)
 if has_python_tests; then
     phase pytest run_pytest || failed+=(pytest)
+fi
+if has_fuzzing; then
+    phase fuzz scripts/fuzz.sh || failed+=(fuzz)
 fi
 
 echo "== phases: $timings"
