@@ -172,7 +172,6 @@ const Stmt* Parser::parse_if() {
 
 const Stmt* Parser::parse_for() {
     Stmt* stmt = make(StmtKind::for_, take().line);
-    const bool outer = std::exchange(conditional_, false);
     const std::size_t first = program_->exprs.size();
     stmt->target = parse_target(false);
     for (std::size_t i = first; i < program_->exprs.size(); ++i) {
@@ -180,6 +179,8 @@ const Stmt* Parser::parse_for() {
     }
     expect_word("in");
     stmt->exprs.push_back(parse_tuple(false, "recursive"));
+    // As in Jinja2, all but what is looped over is a part of its own, whatever is around the loop.
+    const bool outer = std::exchange(conditional_, false);
     if (skip_word("if")) stmt->condition = parse_expression();
     stmt->recursive = skip_word("recursive");
     ++loop_depth_;
@@ -202,8 +203,8 @@ const Stmt* Parser::parse_set() {
     }
     Stmt* stmt = make(StmtKind::set_block, line);
     stmt->target = target;
-    stmt->exprs.push_back(parse_filter_chain(nullptr, false));
     const bool outer = std::exchange(conditional_, false);
+    stmt->exprs.push_back(parse_filter_chain(nullptr, false));
     stmt->body = parse_body({"endset"}, "set");
     conditional_ = outer;
     take();
@@ -211,6 +212,7 @@ const Stmt* Parser::parse_set() {
 }
 
 void Parser::parse_signature(Signature& signature) {
+    const bool outer = std::exchange(conditional_, false);
     expect(TokenKind::lparen, "'('");
     while (!is(TokenKind::rparen)) {
         if (!signature.parameters.empty()) expect(TokenKind::comma, "','");
@@ -227,6 +229,7 @@ void Parser::parse_signature(Signature& signature) {
         }
         signature.parameters.emplace_back(symbol(name), name);
     }
+    conditional_ = outer;
     take();
 }
 
@@ -266,8 +269,8 @@ const Stmt* Parser::parse_call_block() {
 
 const Stmt* Parser::parse_filter_block() {
     Stmt* stmt = make(StmtKind::filter_block, take().line);
-    stmt->exprs.push_back(parse_filter_chain(nullptr, true));
     const bool outer = std::exchange(conditional_, false);
+    stmt->exprs.push_back(parse_filter_chain(nullptr, true));
     stmt->body = parse_body({"endfilter"}, "filter");
     conditional_ = outer;
     take();
