@@ -6,7 +6,7 @@ import struct
 import gguf
 import sentencepiece
 import tiktoken
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 SPACE = "\u2581"
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = range(1, 7)
@@ -77,6 +77,7 @@ def byte_level_stages(name):
         "qwen2": [split(QWEN2), bare],
         "qwen35": [split(QWEN35), bare],
         "gpt-2": [classic],
+        "mpt": [classic],
         "starcoder": [digit, classic],
         "refact": [digit, classic],
         "command-r": [digit, classic],
@@ -97,6 +98,9 @@ def byte_level(vocabulary, name):
     merges = [(a, b) for a, b in merges if a in ids and b in ids and a + b in ids]
     oracle = Tokenizer(models.BPE(ids, merges, ignore_merges=name == "llama-bpe"))
     oracle.pre_tokenizer = pre_tokenizers.Sequence(byte_level_stages(name))
+    # Tokens that are looked for before there are words.
+    oracle.add_tokens([AddedToken(token, normalized=False)
+                       for token, kind in zip(vocabulary.tokens, vocabulary.types) if kind == USER])
     return lambda text: oracle.encode(text, add_special_tokens=False).ids
 
 
@@ -158,6 +162,8 @@ def pieces(vocabulary, is_unigram, remove_spaces):
         # A control token that isn't of the trained model is never found in a text; unused isn't either.
         kind = UNUSED if kind in (CONTROL, UNKNOWN) else kind
         kind = UNKNOWN if number == unknown else kind
+        if kind == USER:
+            token = token.replace(" ", SPACE)  # what the conversion to GGUF undid
         proto += field(1, field(1, token.encode()) + field(2, float(score)) + field(3, kind))
     trainer = field(3, 1 if is_unigram else 2) + field(35, not is_unigram)
     trainer += field(40, unknown)
