@@ -50,6 +50,7 @@ Json turn_json(const engine::TurnResult& turn, const engine::Conversation& conve
     const engine::ResumeReport& resume = conversation.resume_report();
     Json json;
     json["text"] = turn.text;
+    if (!turn.reasoning.empty()) json["reasoning_content"] = turn.reasoning;
     json["tokens"] = turn.tokens;
     json["prompt_tokens"] = turn.prompt_tokens;
     json["reused_tokens"] = turn.reused_tokens;

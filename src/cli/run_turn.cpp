@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/try.h"
+#include "cli/answer_printer.h"
 #include "cli/interrupt.h"
 #include "cli/report.h"
 #include "cli/run.h"
@@ -26,21 +27,20 @@ engine::TurnRequest Run::request(std::string text) const {
 Status run_turn(Run& run, std::string text, Terminal& terminal) {
     engine::TurnRequest request = run.request(std::move(text));
     Spinner spinner(terminal, "reading");
-    bool has_open_line = false;
+    AnswerPrinter printer(terminal, !run.flags.quiet);
     request.cancel = &interrupt_flag();
-    request.on_text = [&](std::string_view piece) {
+    request.on_part = [&](const text::ChatDelta& part) {
         spinner.stop();
-        if (run.flags.json || piece.empty()) return;
+        if (run.flags.json) return;
         // Nobody reads it: no reason to go on.
-        if (!terminal.print(piece)) interrupt_flag().store(true);
-        has_open_line = !piece.ends_with('\n');
+        if (!printer.add(part)) interrupt_flag().store(true);
     };
     request.on_denoise = [&](const engine::Denoiser& denoiser) {
         spinner.say(fmt::format("step {} of {}", denoiser.steps_done(), denoiser.steps()));
     };
     const Result<engine::TurnResult> turn = run.conversation->run_turn(request);
     spinner.stop();
-    if (has_open_line) STET_TRY(terminal.print("\n"));
+    STET_TRY(printer.finish());
     STET_TRY(turn.status());
     if (run.flags.json) {
         STET_TRY(terminal.print(

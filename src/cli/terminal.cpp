@@ -72,13 +72,22 @@ Terminal::Terminal()
     is_interactive_ = output_is_terminal_ && isatty(STDIN_FILENO) == 1;
     can_edit_ = capable && is_interactive_;
     has_color_ = capable && error_is_terminal_ && environment("NO_COLOR").empty();
+    has_output_color_ = capable && output_is_terminal_ && environment("NO_COLOR").empty();
     is_watched_ = capable && error_is_terminal_ && output_is_terminal_;
 }
 
 Status Terminal::print(std::string_view text) {
+    return write_output(output_is_terminal_ ? printable(text) : std::string(text));
+}
+
+Status Terminal::print_dim(std::string_view text) {
+    if (!has_output_color_) return print(text);
+    return write_output(fmt::format("{}{}{}", kDim, printable(text), kReset));
+}
+
+Status Terminal::write_output(std::string_view text) {
     if (!output_status_) return output_status_;
-    const int error = output_is_terminal_ ? write_all(STDOUT_FILENO, printable(text))
-                                          : write_all(STDOUT_FILENO, text);
+    const int error = write_all(STDOUT_FILENO, text);
     if (error != 0) {
         reader_left_ = error == EPIPE;
         output_status_ = Status(

@@ -29,6 +29,7 @@ class Terminal {
     // Line editing is possible: both ends are a terminal that can move its cursor.
     bool can_edit() const { return can_edit_; }
     bool has_output_terminal() const { return output_is_terminal_; }
+    bool has_output_color() const { return has_output_color_; }
     bool has_color() const { return has_color_; }
     // Spinner and figures after an answer are for somebody who watches.
     bool is_watched() const { return is_watched_ && !quiet_; }
@@ -37,6 +38,8 @@ class Terminal {
     // To standard output, at once. io when the reader is gone or the disk is full; then every later
     // call answers the same without writing.
     Status print(std::string_view text);
+    // The same, dim where standard output shows color.
+    Status print_dim(std::string_view text);
     const Status& output_status() const { return output_status_; }
     // A reader that closed its pipe has seen enough: nothing to complain about.
     bool reader_left() const { return reader_left_; }
@@ -47,6 +50,7 @@ class Terminal {
     void fail(const Status& status);
 
   private:
+    Status write_output(std::string_view text);
     void write_error_line(std::string_view style, std::string_view line);
 
     bool output_is_terminal_ = false;
@@ -54,6 +58,7 @@ class Terminal {
     bool is_interactive_ = false;
     bool can_edit_ = false;
     bool has_color_ = false;  // on standard error
+    bool has_output_color_ = false;
     bool is_watched_ = false;
     bool quiet_ = false;
     bool reader_left_ = false;

@@ -12,6 +12,39 @@
 #include "state/checkpoint.h"
 
 namespace stet::engine {
+namespace {
+
+// Takes the answer to a rendered prompt apart. What was asked for raw is content as it is.
+class Answer {
+  public:
+    Answer(const TurnRequest& request, const text::ChatFormat& format, std::string_view prompt)
+        : on_part_(request.on_part) {
+        if (!request.raw) parser_.emplace(text::chat_options_of(format, prompt, ""));
+    }
+    void add(std::string_view text) {
+        give(parser_ ? parser_->add(text) : text::ChatDelta{{}, std::string(text), {}});
+    }
+    void finish() {
+        if (parser_) give(parser_->finish());
+    }
+    const std::string& content() const { return content_; }
+    const std::string& reasoning() const { return reasoning_; }
+
+  private:
+    void give(const text::ChatDelta& part) {
+        content_ += part.content;
+        reasoning_ += part.reasoning;
+        if (on_part_ && !part.is_empty()) on_part_(part);
+    }
+
+    const std::function<void(const text::ChatDelta&)>& on_part_;
+    std::optional<text::ChatParser> parser_;
+    std::string content_;
+    std::string reasoning_;
+};
+
+}  // namespace
+
 Conversation::Conversation(Engine& engine, store::Store* store, std::string session,
                            const Hash256& fingerprint, std::string system_prompt)
     : engine_(engine),
@@ -28,6 +61,7 @@ Result<std::unique_ptr<Conversation>> Conversation::open(Engine& engine, store::
     std::unique_ptr<Conversation> conversation(
         new Conversation(engine, store, std::move(session), fingerprint, std::move(system_prompt)));
     STET_ASSIGN(conversation->template_, text::ChatTemplate::for_model(*engine.model().file));
+    conversation->format_ = &text::chat_format_of(conversation->template_->source());
     if (store != nullptr) STET_TRY(conversation->resume());
     return conversation;
 }
@@ -121,8 +155,22 @@ Result<Conversation::Prompt> Conversation::make_prompt(const TurnRequest& reques
     return prompt;
 }
 
+// The parser sees the control tokens that it goes by; a form begins where the answer does.
+Result<GenerateOptions> Conversation::options_of(const TurnRequest& request,
+                                                 std::string_view prompt) const {
+    GenerateOptions options = request.options;
+    if (request.raw) return options;
+    const text::Tokenizer& tokenizer = engine_.tokenizer();
+    options.shown = text::marker_tokens(*format_, tokenizer, false);
+    if (options.constraint) {
+        STET_ASSIGN(
+            options.constraint.begin,
+            grammar::begin_of_answer(text::chat_options_of(*format_, prompt, ""), tokenizer));
+    }
+    return options;
+}
+
 Status Conversation::answer(const TurnRequest& request, Generation& generation) {
-    generation.on_text = request.on_text;
     generation.on_denoise = request.on_denoise;
     if (!turns_.empty() && !turns_.back().sampler.empty()) {
         STET_ASSIGN(Sampler sampler,
@@ -173,16 +221,14 @@ Result<TurnResult> Conversation::run_turn(const TurnRequest& request) {
     result.reused_tokens = sequence_.position();
     result.computed_tokens = prompt.tokens.size();
     result.prompt_tokens = result.reused_tokens + result.computed_tokens;
-    GenerateOptions options = request.options;
-    if (options.constraint && !request.raw) {
-        const text::ChatFormat& format = text::chat_format_of(template_->source());
-        STET_ASSIGN(options.constraint.begin,
-                    grammar::begin_of_answer(text::chat_options_of(format, prompt.text, ""),
-                                             engine_.tokenizer()));
-    }
+    Answer parts(request, *format_, prompt.text);
+    STET_ASSIGN(GenerateOptions options, options_of(request, prompt.text));
     Generation generation(sequence_, prompt.tokens, std::move(options));
+    generation.on_text = [&parts](std::string_view piece) { parts.add(piece); };
     STET_TRY(answer(request, generation));
-    result.text = generation.text();
+    parts.finish();
+    result.text = parts.content();
+    result.reasoning = parts.reasoning();
     result.tokens = generation.output();
     result.stop = generation.stop();
     result.timings = generation.timings();
@@ -196,7 +242,7 @@ Result<TurnResult> Conversation::run_turn(const TurnRequest& request) {
     for (const Token token : generation.output()) {
         record.text += engine_.tokenizer().piece(token, true);
     }
-    record.messages.push_back({"assistant", generation.text()});
+    record.messages.push_back({"assistant", parts.content()});
     const Stopwatch watch;
     STET_TRY(commit(record, end));
     result.commit_ms = watch.ms();

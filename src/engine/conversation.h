@@ -21,6 +21,7 @@
 #include "state/sequence.h"
 #include "stet/status.h"
 #include "store/store.h"
+#include "text/chat_parser.h"
 #include "text/chat_template.h"
 
 namespace stet::engine {
@@ -29,13 +30,14 @@ struct TurnRequest {
     std::string text;
     bool raw = false;  // the text as it is: no template; special tokens are parsed
     GenerateOptions options;
-    std::function<void(std::string_view)> on_text;
-    std::function<void(const Denoiser&)> on_denoise;  // as of a Generation
-    const std::atomic<bool>* cancel = nullptr;        // polled between steps
+    std::function<void(const text::ChatDelta&)> on_part;  // of the answer, as it becomes certain
+    std::function<void(const Denoiser&)> on_denoise;      // as of a Generation
+    const std::atomic<bool>* cancel = nullptr;            // polled between steps
 };
 
 struct TurnResult {
-    std::string text;
+    std::string text;                   // of the answer, without its reasoning
+    std::string reasoning;              // where the model's form sets it apart
     std::vector<Token> tokens;          // of the answer
     std::uint64_t prompt_tokens = 0;    // the whole prompt, reused and computed
     std::uint64_t reused_tokens = 0;    // of it, those whose state was there
@@ -105,6 +107,7 @@ class Conversation {
                                  const std::vector<Message>& after) const;
     Result<std::string> render(const std::vector<Message>& messages, bool generation_prompt) const;
     Status answer(const TurnRequest& request, Generation& generation);
+    Result<GenerateOptions> options_of(const TurnRequest& request, std::string_view prompt) const;
     Status commit(TurnRecord& record, const state::Sequence& end);
 
     Engine& engine_;
@@ -113,6 +116,7 @@ class Conversation {
     Hash256 fingerprint_;
     std::string system_prompt_;
     std::optional<text::ChatTemplate> template_;
+    const text::ChatFormat* format_ = nullptr;  // that the template teaches
     state::Sequence sequence_;
     std::vector<Token> lost_;  // tokens whose state was damaged: fed again with the next turn
     std::vector<TurnRecord> turns_;

@@ -30,3 +30,24 @@ def with_text(source, target, architecture, layers=2, extra=()):
     writer.write_tensors_to_file()
     writer.close()
     return target
+
+
+def with_template(source, target, template):
+    """The same model with another chat template."""
+    reader = gguf.GGUFReader(source)
+    fields = {name: field for name, field in reader.fields.items() if not name.startswith("GGUF.")}
+    writer = gguf.GGUFWriter(target, fields["general.architecture"].contents())
+    for name, field in fields.items():
+        if name in ("general.architecture", "tokenizer.chat_template"):
+            continue
+        kind = field.types[0]
+        item = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+        writer.add_key_value(name, field.contents(), kind, item)
+    writer.add_string("tokenizer.chat_template", template)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return target
