@@ -17,7 +17,7 @@ readonly FOLDER=build-fuzz
 readonly SECONDS_EACH=${STET_FUZZ_S:-60}
 readonly KEPT_BYTES_MAX=60000  # of one target
 readonly -A INPUT_BYTES_MAX=([vocabulary]=16384 [tokenize]=2048 [template]=2048 [chat]=2048
-    [state]=20480)
+    [state]=20480 [import]=256)
 
 keep=0
 if [[ ${1:-} == --keep ]]; then
@@ -25,7 +25,7 @@ if [[ ${1:-} == --keep ]]; then
     shift
 fi
 targets=("$@")
-((${#targets[@]})) || targets=(template tokenize chat vocabulary state)
+((${#targets[@]})) || targets=(template tokenize chat vocabulary state import)
 
 # Fuzzes one target; its log is in build-fuzz/log/TARGET.
 fuzz() {
@@ -34,7 +34,8 @@ fuzz() {
     mkdir -p "$FOLDER/log" "$found" "$FOLDER/findings"
     # The fuzzer ends by itself; `timeout` is for one that doesn't.
     UBSAN_OPTIONS=print_stacktrace=1 timeout -k 10 $((SECONDS_EACH + 120)) \
-        "$FOLDER/tests/fuzz/fuzz_$target" -max_total_time="$SECONDS_EACH" -max_len="${INPUT_BYTES_MAX[$target]}" -timeout=10 \
+        "$FOLDER/tests/fuzz/fuzz_$target" -max_total_time="$SECONDS_EACH" \
+        -max_len="${INPUT_BYTES_MAX[$target]}" -timeout=10 \
         -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$FOLDER/findings/$target-" \
         "$found" "tests/fuzz/corpus/$target" >"$log" 2>&1 || status=$?
     if ((status != 0)); then

@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "base/check.h"
-#include "gguf/quote.h"
 #include "gguf/shard.h"
 
 namespace stet::gguf {
@@ -13,7 +12,6 @@ namespace {
 
 constexpr double kTwo63 = 9223372036854775808.0;
 constexpr double kTwo64 = 18446744073709551616.0;
-constexpr std::size_t kQuotedMax = 80;
 
 const Value* find(const std::map<std::string, Value, std::less<>>& metadata, std::string_view key) {
     const auto found = metadata.find(key);
@@ -34,20 +32,6 @@ std::optional<double> to_float(const Value& value) {
 }
 
 }  // namespace
-
-std::string quote_name(std::string_view name) {
-    std::string text = "\"";
-    for (const char c : name.substr(0, kQuotedMax)) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (byte < 0x20 || byte >= 0x7f || c == '"' || c == '\\') {
-            text += fmt::format("\\x{:02x}", byte);
-        } else {
-            text += c;
-        }
-    }
-    text += name.size() > kQuotedMax ? "...\"" : "\"";
-    return text;
-}
 
 std::optional<std::uint64_t> to_uint(const Value& value) {
     if (const auto* u = std::get_if<std::uint64_t>(&value)) return *u;

@@ -1,8 +1,8 @@
 // File::open: one file, or all shards of a split one.
 #include <fmt/format.h>
 
+#include "base/quote.h"
 #include "base/try.h"
-#include "gguf/quote.h"
 #include "gguf/shard.h"
 
 namespace stet::gguf {

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "base/bytes.h"
+#include "base/quote.h"
 #include "base/try.h"
-#include "gguf/quote.h"
 
 namespace stet::gguf {
 namespace {

@@ -2,17 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "base/quote.h"
 #include "base/try.h"
 
 namespace stet::memory {
 namespace {
 
 constexpr std::uint64_t kGroupBytesMin = 8 + 3 * 4;
+constexpr std::size_t kNameBytesMax = 256;
 constexpr std::uint64_t kPlaneBytesMin = 8 + 3 * 4 + 8;
+
+// Names are our own, and go into messages.
+Result<std::string> read_name(Reader& reader, std::string_view field) {
+    STET_ASSIGN(std::string name, reader.read_string(field));
+    const bool is_plain =
+        std::all_of(name.begin(), name.end(), [](char c) { return c >= ' ' && c <= '~'; });
+    if (!is_plain || name.size() > kNameBytesMax) {
+        return reader.corrupt(field,
+                              fmt::format("is {}, expected printable ASCII of at most {} bytes",
+                                          quote_name(name), kNameBytesMax));
+    }
+    return name;
+}
 
 Result<Plane> read_plane(Reader& reader) {
     Plane plane;
-    STET_ASSIGN(plane.name, reader.read_string("plane name"));
+    STET_ASSIGN(plane.name, read_name(reader, "plane name"));
     STET_ASSIGN(plane.layer, reader.read<std::int32_t>("layer"));
     STET_ASSIGN(plane.type, read_element_type(reader, "plane type"));
     STET_ASSIGN(plane.elements, reader.read<std::uint32_t>("elements"));
@@ -22,7 +39,7 @@ Result<Plane> read_plane(Reader& reader) {
 
 Result<Group> read_group(Reader& reader) {
     Group group;
-    STET_ASSIGN(group.name, reader.read_string("group name"));
+    STET_ASSIGN(group.name, read_name(reader, "group name"));
     STET_ASSIGN(const auto lifetime, reader.read<std::uint32_t>("lifetime"));
     if (lifetime > static_cast<std::uint32_t>(Lifetime::fixed)) {
         return reader.corrupt("lifetime", fmt::format("is {}", lifetime));

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <optional>
 
+#include "base/quote.h"
 #include "base/try.h"
-#include "gguf/quote.h"
 #include "model/hyper.h"
 #include "model/keys.h"
 
@@ -244,7 +244,7 @@ Result<Config> resolve(const gguf::File& file, const StateTypes& types) {
     if (row == nullptr) {
         return Status(Code::unimplemented,
                       fmt::format("{}: architecture {} {}; nearest supported: {}",
-                                  file.path().string(), gguf::quote_name(*architecture),
+                                  file.path().string(), quote_name(*architecture),
                                   is_encoder_alone(*architecture)
                                       ? "is an encoder alone, and those are not supported yet"
                                       : "is not supported",

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/quote.h"
 #include "base/try.h"
-#include "gguf/quote.h"
 
 namespace stet::model {
 namespace {
@@ -72,7 +72,7 @@ Result<Rope> resolve_rope(const Keys& keys, RopeKind kind, std::uint32_t dimensi
     if (type != "none" && type != "linear" && type != "yarn" && type != "longrope") {
         return Status(Code::unimplemented,
                       fmt::format("{}: rope scaling type {} is not known",
-                                  keys.file().path().string(), gguf::quote_name(type)));
+                                  keys.file().path().string(), quote_name(type)));
     }
     rope.frequency_scale = 1.0F / factor;
     const float extrapolation = keys.number_or("rope.scaling.yarn_ext_factor", -1.0F);

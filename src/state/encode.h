@@ -34,7 +34,7 @@
 // A file is valid iff
 //   (1) the header is whole, of a known version and kind;
 //   (2) the file has exactly as many bytes as the header says, and the manifest's checksum fits;
-//   (3) the schema has the hash that the identity names;
+//   (3) the schema has the hash that the identity names; its names are of printable ASCII;
 //   (4) ids ascend (one sequence: id 0); tokens and extensions are not negative, extensions are
 //   none
 //       or one a token and their time never falls; checkpoints ascend, from 1 to the position;

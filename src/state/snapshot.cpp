@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/quote.h"
 #include "base/try.h"
 
 namespace stet::state {
@@ -58,11 +59,10 @@ Identity Identity::of(const Hash256& fingerprint, const Schema& schema, ElementT
 
 Status check_identity(const Identity& expected, const Identity& found) {
     if (found.fingerprint != expected.fingerprint) {
-        return Status(
-            Code::incompatible,
-            fmt::format("made with another model: '{}', fingerprint {}; expected '{}', {}",
-                        found.model_name, found.fingerprint.hex(), expected.model_name,
-                        expected.fingerprint.hex()));
+        return Status(Code::incompatible,
+                      fmt::format("made with another model: {}, fingerprint {}; expected {}, {}",
+                                  quote_name(found.model_name), found.fingerprint.hex(),
+                                  quote_name(expected.model_name), expected.fingerprint.hex()));
     }
     if (found.k_type != expected.k_type || found.v_type != expected.v_type) {
         return Status(

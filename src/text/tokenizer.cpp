@@ -7,8 +7,8 @@
 #include <exception>
 #include <new>
 
+#include "base/quote.h"
 #include "base/try.h"
-#include "gguf/quote.h"
 #include "text/tokenizers/tokenizer_base.h"
 #include "text/unicode.h"
 
@@ -37,7 +37,7 @@ Result<std::unique_ptr<Tokenizer>> load_kind(const gguf::File& file) {
         Code::unimplemented,
         fmt::format("tokenizer.ggml.model {} of {} is not supported; known: llama, gpt2, "
                     "gemma4, hybriddna, whitespace, bert, t5, rwkv, plamo2, none, no_vocab",
-                    gguf::quote_name(*model), file.path().string()));
+                    quote_name(*model), file.path().string()));
 }
 
 }  // namespace

@@ -192,14 +192,25 @@ def answers():
 def states():
     for name in ("sequence.state", "session.stet", "session-zstd.stet"):
         yield name, b"\0" + (DATA / "formats" / "v1" / name).read_bytes()
+    session = (DATA / "formats" / "v1" / "session.stet").read_bytes()
+    yield "sealed-session", b"\2" + session
+    yield "sealed-zstd", b"\2" + session[:12] + b"\1" + session[13:]
     yield "sealed", b"\1" + (DATA / "formats" / "v1" / "sequence.state").read_bytes()
     for name in ("llama-dense.seq", "llama-dense.session"):
         yield name, b"\0" + (DATA / "legacy" / name).read_bytes()[:1500]
 
 
+def imports():
+    for kind in range(14):
+        for container in range(3):
+            yield f"{kind:02}-{container}", bytes([kind, container, (kind + container) % 10, kind + 1])
+    for what, at, value in ((0, 2, 4), (1, 9, 1), (2, 20, 7), (3, 30, 255), (4, 8, 0), (5, 16, 32)):
+        yield f"edit-{what}", struct.pack("<4BBHH", 1, 0, 4, 1, what, at, value)
+
+
 def main():
     for target, seeds in (("vocabulary", vocabularies), ("tokenize", tokenizing),
-                          ("template", templates), ("chat", answers), ("state", states)):
+                          ("template", templates), ("chat", answers), ("state", states), ("import", imports)):
         folder = HERE / "corpus" / target
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("seed-*"):

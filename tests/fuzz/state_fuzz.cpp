@@ -1,10 +1,7 @@
-// Any bytes as a file with state: OPTIONS, then the file. With option 1 the checksums of an encoded
-// sequence are made to fit first, or nothing behind them would ever be reached.
-#include <algorithm>
-#include <cstring>
-
-#include "base/hash.h"
+// Any bytes as a file with state: OPTIONS, then the file. With option 1 it is sealed as an encoded
+// sequence first, with option 2 as a session.
 #include "fuzz/fuzz.h"
+#include "fuzz/seal.h"
 #include "state/encode.h"
 #include "state/import/import.h"
 #include "store/session_file.h"
@@ -12,31 +9,7 @@
 namespace stet::fuzz {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-using state::format::kHeaderBytes;
-
 constexpr std::uint64_t kPagesBytesMax = 32U << 20;
-
-template <typename T>
-void write_at(Bytes& bytes, std::size_t at, T value) {
-    std::memcpy(bytes.data() + at, &value, sizeof(value));
-}
-
-// Magic, version, sizes and checksums of the header are made right; the rest stays as it is.
-void seal(Bytes& bytes) {
-    if (bytes.size() < kHeaderBytes) return;
-    std::uint64_t manifest_bytes = 0;
-    std::memcpy(&manifest_bytes, bytes.data() + 24, sizeof(manifest_bytes));
-    manifest_bytes = std::min<std::uint64_t>(manifest_bytes, bytes.size() - kHeaderBytes);
-    std::memcpy(bytes.data(), state::format::kMagic, sizeof(state::format::kMagic));
-    write_at(bytes, 8, state::format::kVersion);
-    write_at(bytes, 16, std::uint64_t{bytes.size()});
-    write_at(bytes, 24, manifest_bytes);
-    const Hash128 manifest = xxh3_128(std::span(bytes).subspan(kHeaderBytes, manifest_bytes));
-    std::memcpy(bytes.data() + 32, manifest.bytes.data(), manifest.bytes.size());
-    const Hash128 header = xxh3_128(std::span(bytes).first(48));
-    std::memcpy(bytes.data() + 48, header.bytes.data(), header.bytes.size());
-}
 
 Bytes encoded(const state::Saved& saved) {
     Bytes bytes(state::encoded_size(saved));
@@ -99,7 +72,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::Input input(data, size);
     const std::uint8_t options = input.byte();
     fuzz::Bytes file(input.bytes().begin(), input.bytes().end());
-    if ((options & 1U) != 0) fuzz::seal(file);
+    if ((options & 3U) == 1) fuzz::seal_sequence(file);
+    if ((options & 3U) == 2) fuzz::seal_session(file);
     fuzz::check_sequence(file);
     fuzz::check_session(file);
     fuzz::check_llama(file);

@@ -121,14 +121,17 @@ Walk walk_cells(Reader reader, const ParseContext& context, const CellLayout& la
 }
 
 // Cells and the header behind them. The file does not say whether cells have an extension: they are
-// read the way that makes more sense, and where neither makes any, the way that goes further.
+// read the way that makes more sense. Where both make the same (a token may look like a count of
+// layers), the context says which; where neither makes any, it is the way that goes further.
 Result<DataHeader> read_meta(Reader& reader, const ParseContext& context, const CellLayout& layout,
                              std::uint32_t count, CellTable& cells) {
     const Walk plain = walk_cells(reader, context, layout, count, false);
     const Walk extended = walk_cells(reader, context, layout, count, true);
-    const bool is_further = plain.sense == 0 && extended.position > plain.position;
-    const bool has_extension =
-        extended.sense != plain.sense ? extended.sense > plain.sense : is_further;
+    bool has_extension = extended.sense > plain.sense;
+    if (extended.sense == plain.sense) {
+        has_extension =
+            plain.sense == 0 ? extended.position > plain.position : context.prefers_extension;
+    }
     STET_ASSIGN(cells, read_cells(reader, context.is_session, count, has_extension));
     return read_data_header(reader, layout);
 }

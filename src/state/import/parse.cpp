@@ -77,9 +77,16 @@ Result<Parsed> parse(std::span<const std::byte> file, const std::string& name,
     Parsed parsed;
     STET_ASSIGN(parsed.layout, layout_of(schema, target));
     STET_ASSIGN(parsed.tokens, parse_container(reader, target, parsed.kind));
-    const ParseContext context{schema, target, parsed.is_session()};
-    STET_TRY(parse_memory(reader, context, parsed));
-    return parsed;
+    Status failure;
+    for (const bool prefers_extension : {false, true}) {
+        Parsed attempt = parsed;
+        Reader rest = reader;
+        const ParseContext context{schema, target, parsed.is_session(), prefers_extension};
+        const Status status = parse_memory(rest, context, attempt);
+        if (status) return attempt;
+        if (!prefers_extension) failure = status;
+    }
+    return failure;
 }
 
 }  // namespace stet::state::llama

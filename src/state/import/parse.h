@@ -73,6 +73,7 @@ struct ParseContext {
     const memory::Schema& schema;
     const ImportTarget& target;
     bool is_session;
+    bool prefers_extension;  // of cells, where they can be read with and without
     const memory::Plane& plane(const PlaneRef& ref) const {
         return schema.groups[ref.group].planes[ref.plane];
     }

@@ -6,8 +6,8 @@
 #include <array>
 #include <deque>
 
+#include "base/quote.h"
 #include "base/try.h"
-#include "gguf/quote.h"
 #include "text/tokenizers/merger.h"
 #include "text/tokenizers/pretokenizer.h"
 #include "text/tokenizers/segmenter.h"
@@ -157,7 +157,7 @@ Status BpeTokenizer::build(const gguf::File& file, const std::vector<std::string
             if (space == std::string_view::npos) {
                 return {Code::corruption,
                         fmt::format("merge {} of {} is {}, expected two parts and a space between",
-                                    first + i, file.path().string(), gguf::quote_name(line))};
+                                    first + i, file.path().string(), quote_name(line))};
             }
             read_merge(line, space, batch[i]);
         }

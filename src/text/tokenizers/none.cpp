@@ -1,7 +1,7 @@
 // A model without a vocabulary: ids only.
 #include <fmt/format.h>
 
-#include "gguf/quote.h"
+#include "base/quote.h"
 #include "text/tokenizers/tokenizer_base.h"
 
 namespace stet::text {
@@ -40,10 +40,9 @@ Result<std::unique_ptr<Tokenizer>> load_none(const gguf::File& file) {
     const std::string_view architecture = file.get_string("general.architecture").value_or("");
     const auto size = file.get_uint(fmt::format("{}.vocab_size", architecture)).value_or(0);
     if (size > kSizeMax) {
-        return Status(
-            Code::corruption,
-            fmt::format("{}.vocab_size of {} is {}, expected at most {}",
-                        gguf::quote_name(architecture), file.path().string(), size, kSizeMax));
+        return Status(Code::corruption,
+                      fmt::format("{}.vocab_size of {} is {}, expected at most {}",
+                                  quote_name(architecture), file.path().string(), size, kSizeMax));
     }
     return std::unique_ptr<Tokenizer>(
         std::make_unique<NoTokenizer>(static_cast<std::size_t>(size)));

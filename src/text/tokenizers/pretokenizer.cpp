@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "base/quote.h"
 #include "base/try.h"
-#include "gguf/quote.h"
 #include "text/tokenizers/pretokenizer_rules.h"
 #include "text/unicode.h"
 
@@ -109,7 +109,7 @@ Result<PreTokenizer> PreTokenizer::make(std::string_view name) {
     if (known == names.end()) {
         return Status(Code::unimplemented,
                       fmt::format("tokenizer.ggml.pre {} is not supported; known: {}",
-                                  gguf::quote_name(name), known_names()));
+                                  quote_name(name), known_names()));
     }
     const auto has = [&](PreFlag flag) { return (known->flags & flag) != 0; };
     PreTokenizer made;

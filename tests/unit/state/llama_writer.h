@@ -327,8 +327,9 @@ class LlamaWriter {
         const Layers states = layers_of("compressor");
         for (const auto& [group, part] : parts) {
             Layers layers = states;
-            std::erase_if(layers,
-                          [&](const auto& l) { return !l.second.planes.contains(part + "_kv"); });
+            std::erase_if(layers, [name = part + "_kv"](const auto& l) {
+                return !l.second.planes.contains(name);
+            });
             put<std::uint32_t>("compressor version", 1);
             put<std::uint32_t>("ratio", part == "hca" ? 128 : 4);
             put<std::uint32_t>("state rows", kStateRows, !layers.empty());
