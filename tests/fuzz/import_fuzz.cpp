@@ -51,7 +51,10 @@ Bytes written(const state::test::LlamaModel& model, state::test::LlamaFile file,
         for (const Edit& edit : edits) {
             if (edit.at != number || edit.what % 6 > 2) continue;
             if (edit.what % 6 == 0) value = kOdd[edit.value % kOdd.size()];
-            if (edit.what % 6 == 1) value += static_cast<std::int16_t>(edit.value);
+            if (edit.what % 6 == 1) {
+                const auto step = static_cast<std::uint64_t>(static_cast<std::int16_t>(edit.value));
+                value = static_cast<std::int64_t>(static_cast<std::uint64_t>(value) + step);
+            }
             if (edit.what % 6 == 2) value = edit.value;
         }
         ++number;
