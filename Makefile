@@ -26,6 +26,7 @@ bench: build  ## speed and memory beside llama.cpp; writes bench/*results.md (fi
 	@scripts/build.sh build text_bench
 	@.venv/bin/python bench/state_bench.py
 	@.venv/bin/python bench/text_bench.py $(TEXT_ARGS)
+	@.venv/bin/python bench/serve_bench.py $(SERVE_ARGS)
 	@.venv/bin/python bench/families.py $(FAMILIES_ARGS)
 
 sanitize:  ## all tests under AddressSanitizer and UBSan, in build-asan

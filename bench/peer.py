@@ -103,7 +103,8 @@ class Server:
     """A running server with one model. Use as a context manager."""
 
     def __init__(self, binary, model, threads, context, log, more=()):
-        self._url = f"http://127.0.0.1:{_free_port()}"
+        self.port = _free_port()
+        self._url = f"http://127.0.0.1:{self.port}"
         # f16 K/V and one slot, as stet has. No prompt cache and no context checkpoints: they would
         # cost the server time and memory that a fresh prompt does not need.
         self.arguments = ["-t", str(threads), "-tb", str(threads), "-c", str(context), "-np", "1",
@@ -111,7 +112,7 @@ class Server:
                           "--ctx-checkpoints", "0", "--no-webui", *more]
         self._log = open(log, "w", encoding="utf-8")
         self._process = subprocess.Popen(
-            [binary, "-m", model, "--host", "127.0.0.1", "--port", self._url.rsplit(":", 1)[1],
+            [binary, "-m", model, "--host", "127.0.0.1", "--port", str(self.port),
              *self.arguments], stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
 
     def __enter__(self):

@@ -1,6 +1,7 @@
 #include "exec/attention_plan.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace stet::exec {
 namespace {
@@ -71,6 +72,21 @@ void Plan::build(const AttentionShape& shape, std::span<const Segment> segments,
             add_tile_units(shape, segments[i], i, stride, vector_lanes);
         }
     }
+    put_equal_rows_together(segments);
+}
+
+// Decode steps of several sequences: first the first rows of all, then the next ones. Where
+// sequences share pages these are read from memory once and then found in the cache. Prompts come
+// before, in the order in which they were added.
+void Plan::put_equal_rows_together(std::span<const Segment> segments) {
+    const auto rank = [&](const WorkItem& item) {
+        const WorkUnit& unit = units[item.unit];
+        const bool is_prompt = segments[unit.segment].token_count > 1;
+        const std::uint64_t first = is_prompt ? item.unit : item.rows.begin;
+        const std::uint64_t second = is_prompt ? item.chunk : unit.kv_begin;
+        return std::tuple(!is_prompt, first, second, unit.segment);
+    };
+    std::ranges::sort(items, {}, rank);
 }
 
 void Plan::add_row_unit(const AttentionShape& shape, const Segment& segment, std::uint32_t index,

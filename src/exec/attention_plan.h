@@ -67,6 +67,7 @@ struct Plan {
                       std::uint64_t sum_stride);
     void add_tile_units(const AttentionShape& shape, const Segment& segment, std::uint32_t index,
                         std::uint64_t sum_stride, std::uint32_t vector_lanes);
+    void put_equal_rows_together(std::span<const Segment> segments);
     void add_items(WorkUnit unit, RowRange rows, std::uint64_t chunk_rows,
                    std::uint64_t sum_stride);
 };
