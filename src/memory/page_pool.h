@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "memory/page_memory.h"
 #include "memory/schema.h"
 #include "stet/status.h"
 
@@ -65,8 +66,10 @@ struct PoolStats {
 
 class PagePool {
   public:
-    // `limit_bytes` is a hard bound on the pages in use together; free pages are returned to the
-    // system past a small reserve. Every PageRef must be gone before the pool is destroyed.
+    // `limit_bytes` is a hard bound on the pages in use together. Free pages are returned to the
+    // system past a small reserve; of blocks as many are kept as are in use, because every step
+    // takes new ones and gives the old ones back, but no more than the limit leaves. Every PageRef
+    // must be gone before the pool is destroyed.
     PagePool(const Schema& schema, std::uint64_t limit_bytes);
     ~PagePool();
     PagePool(const PagePool&) = delete;
@@ -89,13 +92,26 @@ class PagePool {
 
   private:
     friend class PageRef;
+    // The free pages of a group, linked: a page that goes back must not need memory for it.
+    struct GroupPages {
+        explicit GroupPages(std::size_t page_bytes) : memory(page_bytes) {}
+        PageMemory memory;
+        PageRef::Page* free = nullptr;
+        std::uint64_t free_bytes = 0;
+        std::uint64_t bytes_in_use = 0;
+    };
+
     void release(PageRef::Page* page);
+    Status take_bytes(std::size_t group);
+    PageRef::Page* take_free(std::size_t group);
+    PageRef::Page* take_surplus();
+    PageRef::Page* make_page(std::size_t group);
+    static void destroy(PageRef::Page* page) noexcept;
 
     Schema schema_;
     const std::uint64_t limit_bytes_;
     mutable std::mutex mutex_;
-    // By group, linked: a page that goes back must not need memory for it.
-    std::vector<PageRef::Page*> free_;
+    std::vector<std::unique_ptr<GroupPages>> groups_;
     std::uint64_t bytes_in_use_ = 0;
     std::uint64_t pages_in_use_ = 0;
     std::uint64_t free_bytes_ = 0;

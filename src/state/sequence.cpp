@@ -182,7 +182,7 @@ Result<Append> Append::begin(PagePool& pool, const Sequence& base, std::span<con
         }
         GroupState& group = append.next_.groups[g];
         append.base_blocks_[g] = std::move(group.block);
-        STET_ASSIGN(group.block, pool.allocate(g));
+        STET_ASSIGN(group.block, pool.allocate_unfilled(g));  // the step fills it whole
     }
     return append;
 }
