@@ -108,14 +108,17 @@ void Keeper::push(Task task) {
 }
 
 void Keeper::work() {
-    constexpr std::chrono::seconds kIdle(1);
+    using Clock = std::chrono::steady_clock;
+    constexpr std::chrono::seconds kBetweenUpkeep(1);
+    auto upkeep_at = Clock::now() + kBetweenUpkeep;
     std::unique_lock lock(mutex_);
     while (true) {
         const bool is_wanted =
-            wake_.wait_for(lock, kIdle, [this] { return is_stopping_ || !tasks_.empty(); });
+            wake_.wait_until(lock, upkeep_at, [this] { return is_stopping_ || !tasks_.empty(); });
         if (!is_wanted) {
             lock.unlock();
             keep_up();
+            upkeep_at = Clock::now() + kBetweenUpkeep;
             lock.lock();
             continue;
         }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -10,11 +11,11 @@
 namespace stet::server {
 namespace {
 
-constexpr std::chrono::minutes kBetweenCollections(10);
+constexpr std::chrono::nanoseconds kBetweenCollections = std::chrono::minutes(10);
 
 }  // namespace
 
-// About once a second while there is nothing else to do; stops at once when there is.
+// About once a second, between what is asked for; stops at once when more of that comes.
 void Keeper::keep_up() {
     const auto is_wanted = [this] {
         const std::lock_guard lock(mutex_);
@@ -54,9 +55,12 @@ void Keeper::scrub(Tenant& tenant) {
 
 void Keeper::collect(Tenant& tenant) {
     const auto now = std::chrono::steady_clock::now();
-    const bool is_due = tenant.may_have_garbage || options_.store.ttl.count() != 0;
+    const std::chrono::nanoseconds ttl = options_.store.ttl;
+    const bool is_wanted = tenant.may_have_garbage || ttl.count() != 0;
+    const auto between =
+        ttl.count() == 0 ? kBetweenCollections : std::min(kBetweenCollections, ttl);
     if (tenant.collected_at == std::chrono::steady_clock::time_point()) tenant.collected_at = now;
-    if (!is_due || now - tenant.collected_at < kBetweenCollections) return;
+    if (!is_wanted || now - tenant.collected_at < between) return;
     tenant.collected_at = now;
     const auto reclaimed = tenant.store->collect_garbage();
     if (!reclaimed) {

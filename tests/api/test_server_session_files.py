@@ -133,6 +133,38 @@ def test_the_disk_limit_holds(serve, model, tmp_path):
     assert metric(server, "stet_commit_failures_total") == 0
 
 
+def test_a_pinned_session_stays(serve, model):
+    server = serve(model, "--ttl", "1s")
+    for name in ("pinned", "loose"):
+        ask(server, name, QUESTIONS[0])
+    assert server.post("/v1/sessions/pinned/pin", {})["pinned"]
+    assert not server.get("/v1/sessions/loose")[1]["pinned"]
+    deadline = time.monotonic() + 60
+    while server.get("/v1/sessions/loose")[0] != 404:
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    assert server.get("/v1/sessions/pinned")[0] == 200
+    assert not server.post("/v1/sessions/pinned/pin", {"pinned": False})["pinned"]
+    assert server.request("POST", "/v1/sessions/nobody/pin", json.dumps({}))[0] == 404
+
+
+def test_eight_sessions_on_one_prefix(serve, model, tmp_path):
+    """In memory and on disk: little more than one of them takes."""
+    server = serve(model, "-c", "4500")
+    prefix = list(range(1000, 5000))
+
+    def sizes():
+        files = [path for path in (tmp_path / "store").rglob("*") if path.is_file()]
+        return metric(server, "stet_state_bytes"), sum(path.stat().st_size for path in files)
+
+    server.complete([*prefix, 500], 4)
+    one = sizes()
+    for i in range(1, 8):
+        answer = server.complete([*prefix, 500 + i], 4)
+        assert answer["timings"]["cache_n"] == len(prefix)
+    assert all(0 < eight <= 1.15 * before for eight, before in zip(sizes(), one))
+
+
 @pytest.mark.parametrize("flags, word", [(["--disk", "lots"], "disk"), (["--ttl", "soon"], "ttl"),
                                          (["--ram", "-1"], "ram")])
 def test_limits_that_make_no_sense(stet, small_model, flags, word):

@@ -129,6 +129,22 @@ Status rollback(Call& outer) {
     });
 }
 
+// `{"pinned": false}` lets it go again.
+Status pin(Call& outer) {
+    STET_ASSIGN(const Json body, parse_object(outer.request.body));
+    Fields fields(body);
+    bool is_pinned = true;
+    fields.flag("pinned", is_pinned);
+    STET_TRY(fields.status());
+    return with_store(outer, [is_pinned](Call& call, Keeper&, store::Store& store) -> Status {
+        const std::string& name = call.parameters.at(0);
+        STET_TRY(store.pin(name, is_pinned));
+        STET_ASSIGN(const auto session, store.find(name));
+        call.send_json(session_json(session));
+        return {};
+    });
+}
+
 // Reads every byte that the session needs, and says whether it is as it was written.
 Status verify(Call& outer) {
     return with_store(outer, [](Call& call, Keeper& keeper, store::Store& store) -> Status {
@@ -183,6 +199,7 @@ Json session_json(const store::SessionInfo& session) {
             {"tokens", session.tokens},
             {"created", session.created_ns / 1'000'000'000},
             {"used", session.used_ns / 1'000'000'000},
+            {"pinned", session.is_pinned},
             {"unnamed", is_unnamed(session.name)}};
 }
 
@@ -193,6 +210,7 @@ void add_session_routes(std::vector<Route>& routes) {
     routes.push_back({"DELETE", "/v1/sessions/:id", remove});
     routes.push_back({"POST", "/v1/sessions/:id/fork", fork});
     routes.push_back({"POST", "/v1/sessions/:id/rollback", rollback});
+    routes.push_back({"POST", "/v1/sessions/:id/pin", pin});
     routes.push_back({"POST", "/v1/sessions/:id/checkpoint", checkpoint});
     routes.push_back({"POST", "/v1/sessions/:id/verify", verify});
 }
