@@ -73,6 +73,7 @@ class FaultFile final : public File {
     }
     Status write_both(std::uint64_t offset, std::span<const std::byte> data) {
         STET_TRY(base_->write_at(offset, data));
+        env_.bytes_written_ += data.size();
         if (shadow_ != nullptr) shadow_->write(offset, data);
         return {};
     }
@@ -135,6 +136,12 @@ std::uint64_t FaultEnv::calls(Ops ops) const {
 void FaultEnv::reset_calls() {
     const std::lock_guard lock(mutex_);
     calls_.clear();
+    bytes_written_ = 0;
+}
+
+std::uint64_t FaultEnv::bytes_written() const {
+    const std::lock_guard lock(mutex_);
+    return bytes_written_;
 }
 
 bool FaultEnv::has_unsynced() const {

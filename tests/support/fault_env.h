@@ -87,7 +87,8 @@ class FaultEnv final : public Env {
 
     // --- looking ---
     std::uint64_t calls(Ops ops) const;  // made so far, failed ones included
-    void reset_calls();
+    std::uint64_t bytes_written() const;
+    void reset_calls();  // and the bytes
     // Bytes or entries that a crash could lose now.
     bool has_unsynced() const;
 
@@ -134,6 +135,7 @@ class FaultEnv final : public Env {
     bool is_off_ = false;
     std::uint64_t generation_ = 0;  // crashes so far: older handles are dead
     std::map<Ops, std::uint64_t> calls_;
+    std::uint64_t bytes_written_ = 0;
     std::chrono::nanoseconds advanced_{0};
     std::optional<std::uint64_t> free_bytes_;
 };

@@ -66,7 +66,7 @@ struct Report {
 
 std::size_t rounds() {
     const char* wanted = std::getenv("STET_TEST_KILLS");
-    return wanted != nullptr ? std::strtoul(wanted, nullptr, 10) : 50;
+    return wanted != nullptr ? std::strtoul(wanted, nullptr, 10) : 100;
 }
 
 TEST(StoreKill, WhatWasAcknowledgedIsThere) {
