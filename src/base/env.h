@@ -60,6 +60,7 @@ struct FileInfo {
     std::uint64_t size_bytes = 0;
     std::uint64_t inode = 0;
     std::int64_t modified_ns = 0;
+    std::uint32_t mode = 0;  // permission bits: 0600
     bool is_directory = false;
 };
 

@@ -101,6 +101,7 @@ FileInfo to_info(const struct stat& st) {
     FileInfo info;
     info.size_bytes = static_cast<std::uint64_t>(st.st_size);
     info.inode = st.st_ino;
+    info.mode = st.st_mode & 07777U;
     info.modified_ns = std::int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec;
     info.is_directory = S_ISDIR(st.st_mode);
     return info;

@@ -33,7 +33,11 @@ std::string resume_command(const Run& run) {
     const RunFlags& flags = run.flags;
     std::string command = fmt::format("{} run {} --session {}", shell_quoted(flags.program),
                                       shell_quoted(flags.model), run.conversation->session());
-    if (!flags.store.empty()) command += " --store " + shell_quoted(flags.store);
+    if (!flags.store.directory.empty())
+        command += " --store " + shell_quoted(flags.store.directory);
+    if (!flags.store.key_file.empty()) {
+        command += " --store-key-file " + shell_quoted(flags.store.key_file);
+    }
     if (flags.k_type != "f16") command += " --ctk " + flags.k_type;
     if (flags.v_type != "f16") command += " --ctv " + flags.v_type;
     if (flags.context != 0) command += fmt::format(" --ctx {}", flags.context);

@@ -233,7 +233,7 @@ std::string fish_script(const std::vector<Verb>& verbs) {
 }
 
 Status print_sessions(Terminal& terminal) {
-    STET_ASSIGN(const auto store, open_store("", true, {}));
+    STET_ASSIGN(const auto store, open_store({}, true));
     STET_ASSIGN(const auto sessions, store->list());
     std::string text;
     for (const store::SessionInfo& session : sessions) text += session.name + "\n";

@@ -48,7 +48,7 @@ Status examine(const ServeFlags& flags, Terminal& terminal) {
     findings.push_back({Outcome::ok, "version", version_line(), ""});
     check_cpu(settings, findings);
     check_memory(limits, findings);
-    check_store(store_directory(settings.store), settings, findings);
+    check_store(store_directory({.directory = settings.store, .key_file = {}}), settings, findings);
     check_port(settings, findings);
     if (!settings.model.empty()) check_model(settings, cache_directory(), limits, findings);
     const auto failures = std::count_if(findings.begin(), findings.end(), [](const Finding& item) {

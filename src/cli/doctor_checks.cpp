@@ -19,6 +19,7 @@
 #include "base/env.h"
 #include "cli/report.h"
 #include "exec/kernel.h"
+#include "store/sealing.h"
 #include "store/store.h"
 
 namespace stet::cli {
@@ -116,16 +117,25 @@ Status try_writing(const fs::path& directory) {
     return status ? removed : status;
 }
 
-void check_catalogue(const fs::path& directory, Findings& findings) {
+void check_catalogue(const fs::path& directory, const server::Settings& settings,
+                     Findings& findings) {
+    const auto key = store::store_key(Env::posix(), settings.store_key, settings.store_key_file);
+    if (!key) {
+        findings.push_back({Outcome::fail, "store key", key.status().to_string(), ""});
+        return;
+    }
     store::StoreOptions options;
     options.read_only = true;
+    options.key = *key;
     const auto store = store::Store::open(Env::posix(), directory, options);
     const auto list =
         store ? (*store)->list() : Result<std::vector<store::SessionInfo>>(store.status());
     if (list) {
-        findings.push_back({Outcome::ok, "catalogue",
-                            fmt::format("{} session{}", list->size(), list->size() == 1 ? "" : "s"),
-                            ""});
+        findings.push_back(
+            {Outcome::ok, "catalogue",
+             fmt::format("{} session{}{}", list->size(), list->size() == 1 ? "" : "s",
+                         (*store)->is_encrypted() ? ", encrypted" : ""),
+             ""});
     } else {
         findings.push_back({Outcome::fail, "catalogue", list.status().to_string(),
                             "keep a copy of the directory, then stet session verify"});
@@ -235,7 +245,8 @@ void check_store(const fs::path& directory, const server::Settings& settings, Fi
                             fmt::format("{} free", format_bytes(*free)),
                             is_low ? "make room, or bound the store with --disk" : ""});
     }
-    if (is_there && env.info(directory / "catalogue.sqlite")) check_catalogue(directory, findings);
+    if (is_there && env.info(directory / "catalogue.sqlite"))
+        check_catalogue(directory, settings, findings);
 }
 
 void check_port(const server::Settings& settings, Findings& findings) {

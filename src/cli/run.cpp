@@ -111,7 +111,7 @@ void add_session_options(CLI::App& verb, RunFlags& flags) {
     const char* group = "Session";
     auto* name =
         verb.add_option("--session", flags.session, "Resume or begin this session")->group(group);
-    verb.add_option("--store", flags.store, "Directory of the sessions")->group(group);
+    add_store_options(verb, flags.store, group);
     verb.add_flag("--no-session", flags.no_session, "Keep nothing")->excludes(name)->group(group);
     verb.add_option("--ram", flags.ram, "State in memory at most (4G); default is half of it all")
         ->group(group);

@@ -23,7 +23,7 @@ struct RunFlags {
     std::string prompt_file;
     std::string system;
     std::string session;
-    std::string store;  // empty: the default
+    StoreFlags store;
     StoreLimits limits;
     std::string ram;  // of state; empty: half of the machine
     std::string k_type = "f16";

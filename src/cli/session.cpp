@@ -166,7 +166,7 @@ void add_session(CLI::App& app, Action& action) {
     const auto add = [&](const char* name, const char* help,
                          Status (*run)(const SessionFlags&, Terminal&)) {
         auto* verb = group->add_subcommand(name, help);
-        verb->add_option("--store", flags->store, "Directory of the sessions");
+        add_store_options(*verb, flags->store, "Options");
         verb->add_flag("--json", flags->json, "Answer in JSON");
         verb->callback([flags, run, &action] {
             action.is_json = flags->json;

@@ -58,6 +58,9 @@ Status export_session(const SessionFlags& flags, Terminal& terminal) {
         return status;
     });
     STET_TRY(written);
+    if (store->is_encrypted()) {
+        terminal.note(fmt::format("{} is not encrypted, as the store is: keep it safe", path));
+    }
     Json json = {{"exported", name}, {"file", path}};
     json.update(file_json(file, bytes));
     return answer(flags, terminal, json,

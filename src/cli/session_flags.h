@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cli/report.h"
+#include "cli/store_access.h"
 #include "cli/verbs.h"
 #include "stet/status.h"
 #include "store/store.h"
@@ -15,7 +16,7 @@
 namespace stet::cli {
 
 struct SessionFlags {
-    std::string store;
+    StoreFlags store;
     bool json = false;
     bool dry_run = false;
     bool off = false;

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstdlib>
 #include <random>
 #include <string_view>
 
 #include "base/env.h"
 #include "base/try.h"
 #include "base/units.h"
+#include "store/sealing.h"
 
 namespace stet::cli {
 namespace {
@@ -26,11 +28,20 @@ constexpr std::array<std::string_view, 32> kNouns = {
 
 }  // namespace
 
-std::filesystem::path store_directory(const std::string& flag) {
-    return flag.empty() ? store::default_store_directory() : std::filesystem::path(flag);
+void add_store_options(CLI::App& verb, StoreFlags& flags, const std::string& group) {
+    verb.add_option("--store", flags.directory, "Directory of the sessions")->group(group);
+    verb.add_option("--store-key-file", flags.key_file,
+                    "Key of an encrypted store (openssl rand -hex 32)")
+        ->envname("STET_STORE_KEY_FILE")
+        ->group(group);
 }
 
-Result<std::unique_ptr<store::Store>> open_store(const std::string& flag, bool read_only,
+std::filesystem::path store_directory(const StoreFlags& flags) {
+    return flags.directory.empty() ? store::default_store_directory()
+                                   : std::filesystem::path(flags.directory);
+}
+
+Result<std::unique_ptr<store::Store>> open_store(const StoreFlags& flags, bool read_only,
                                                  const StoreLimits& limits) {
     store::StoreOptions options;
     options.read_only = read_only;
@@ -43,7 +54,10 @@ Result<std::unique_ptr<store::Store>> open_store(const std::string& flag, bool r
     if (!limits.ttl.empty()) {
         STET_ASSIGN(options.ttl, parse_duration(limits.ttl));
     }
-    auto store = store::Store::open(Env::posix(), store_directory(flag), options);
+    const char* key = std::getenv("STET_STORE_KEY");
+    STET_ASSIGN(options.key,
+                store::store_key(Env::posix(), key == nullptr ? "" : key, flags.key_file));
+    auto store = store::Store::open(Env::posix(), store_directory(flags), options);
     if (store.is_ok() || store.status().code() != Code::conflict) return store;
     return store.status().with_context("the store is taken (--store DIR names another)");
 }

@@ -5,12 +5,21 @@
 #include <memory>
 #include <string>
 
+#include <CLI/CLI.hpp>
+
 #include "stet/status.h"
 #include "store/store.h"
 
 namespace stet::cli {
 
-std::filesystem::path store_directory(const std::string& flag);  // empty: the default
+// Which store, as it is typed.
+struct StoreFlags {
+    std::string directory;  // empty: the default
+    std::string key_file;   // of an encrypted one; empty: STET_STORE_KEY, or none
+};
+
+void add_store_options(CLI::App& verb, StoreFlags& flags, const std::string& group);
+std::filesystem::path store_directory(const StoreFlags& flags);
 
 // Limits of the store as they are typed; empty: none.
 struct StoreLimits {
@@ -20,7 +29,7 @@ struct StoreLimits {
 };
 
 // A conflict says what can be done about it.
-Result<std::unique_ptr<store::Store>> open_store(const std::string& flag, bool read_only,
+Result<std::unique_ptr<store::Store>> open_store(const StoreFlags& flags, bool read_only,
                                                  const StoreLimits& limits = {});
 
 // "calm-otter-417"; no session of the store has it.

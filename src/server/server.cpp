@@ -15,6 +15,7 @@
 #include "server/context.h"
 #include "server/grammars.h"
 #include "server/log.h"
+#include "store/sealing.h"
 
 namespace stet::server {
 namespace {
@@ -114,6 +115,8 @@ Status open_stores(const ServerOptions& options, Context& context) {
     if (!settings.ttl.empty()) {
         STET_ASSIGN(keeper.store.ttl, parse_duration(settings.ttl));
     }
+    STET_ASSIGN(keeper.store.key,
+                store::store_key(Env::posix(), settings.store_key, settings.store_key_file));
     keeper.scrub_bytes_per_second = std::uint64_t{settings.scrub_mib} << 20U;
     keeper.warn = [log = context.log](std::string_view line) { log_warning(*log, line); };
     STET_ASSIGN(context.keeper, Keeper::create(keeper, *context.engine, context.fingerprint));

@@ -36,6 +36,8 @@ struct Settings {
     std::int64_t embd_normalize = 2;
 
     std::string store;
+    std::string store_key;  // of an encrypted store
+    std::string store_key_file;
     std::string durability = "turn";
     std::uint32_t disk_mib = 0;
     std::uint32_t disk_free_mib = 0;

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kApplicationId = 0x73746574;  // "stet"
 constexpr std::int64_t kVersion = 1;
+constexpr std::int64_t kSealedVersion = 2;  // programs that can't open it refuse it
 constexpr std::string_view kWriter = "stet 0.1.0";
 constexpr std::uint64_t kPageBytes = 4096;    // SQLite's default
 constexpr std::uint64_t kLogBytes = 4 << 20;  // between checkpoints
@@ -102,26 +103,12 @@ Hash128 checksum_of(const SessionRow& row) {
     return xxh3_128(writer.data());
 }
 
-std::span<const std::byte> bytes_of(const std::vector<state::Token>& tokens) {
-    return std::as_bytes(std::span(tokens));
-}
-
-Hash128 checksum_of(const TurnRow& row) {
-    Writer writer;
-    writer.write_string("turn");
-    writer.write(row.turn.id);
-    writer.write(row.turn.parent);
-    writer.write(row.turn.number);
-    writer.write(row.turn.token_begin);
-    writer.write(row.turn.token_end);
-    writer.write(row.turn.created_ns);
-    writer.write(static_cast<std::uint64_t>(row.tokens.size()));
-    writer.write_bytes(bytes_of(row.tokens));
-    writer.write(static_cast<std::uint64_t>(row.turn.sampler.size()));
-    writer.write_bytes(row.turn.sampler);
-    writer.write_bytes(std::as_bytes(std::span(row.records.bytes)));
-    writer.write_string(row.turn.content);
-    return xxh3_128(writer.data());
+std::vector<state::Token> tokens_of(std::span<const std::byte> bytes) {
+    std::vector<state::Token> tokens(bytes.size() / sizeof(state::Token));
+    if (!tokens.empty()) {
+        std::memcpy(tokens.data(), bytes.data(), tokens.size() * sizeof(state::Token));
+    }
+    return tokens;
 }
 
 Result<SessionRow> session_of(const Statement& row) {
@@ -154,15 +141,17 @@ Status Catalogue::damaged(std::string_view what) const {
 }
 
 Result<Catalogue> Catalogue::open(const std::filesystem::path& path,
-                                  const std::filesystem::path& rights_of, DiskBudget* budget) {
+                                  const std::filesystem::path& rights_of, DiskBudget* budget,
+                                  const std::optional<SecretKey>& key) {
     STET_ASSIGN(std::unique_ptr<Database> database, Database::open(path, rights_of, budget));
     Catalogue catalogue(std::move(database));
-    STET_TRY(catalogue.check_identity(rights_of.empty(), budget));
+    STET_TRY(catalogue.check_identity(rights_of.empty(), budget, key));
     STET_TRY(catalogue.find_later_tables(rights_of.empty()));
     return catalogue;
 }
 
-Status Catalogue::check_identity(bool read_only, const DiskBudget* budget) {
+Status Catalogue::check_identity(bool read_only, const DiskBudget* budget,
+                                 const std::optional<SecretKey>& key) {
     STET_ASSIGN(const auto application, database_->number("PRAGMA application_id"));
     STET_ASSIGN(const auto version, database_->number("PRAGMA user_version"));
     STET_ASSIGN(const auto tables, database_->number("SELECT count(*) FROM sqlite_schema"));
@@ -175,7 +164,7 @@ Status Catalogue::check_identity(bool read_only, const DiskBudget* budget) {
     if (!is_empty && application != kApplicationId) {
         return damaged("is not a catalogue of stet, or its header is damaged");
     }
-    if (!is_empty && version > kVersion) {
+    if (!is_empty && version > kSealedVersion) {
         std::string writer = "a newer program";
         Result<Statement> row = database_->query("SELECT value FROM meta WHERE name = 'writer'");
         if (row.is_ok()) {
@@ -186,12 +175,34 @@ Status Catalogue::check_identity(bool read_only, const DiskBudget* budget) {
                       fmt::format("catalogue '{}' has version {} and was written by {}; {} knows "
                                   "versions up to {}: use the newer program",
                                   database_->path().string(), version.value_or(0), writer, kWriter,
-                                  kVersion));
+                                  kSealedVersion));
     }
-    if (!is_empty && version != kVersion) return damaged("its version number is damaged");
+    if (!is_empty) STET_TRY(open_sealing(version.value_or(0), key));
     if (read_only) return {};
+    STET_TRY(sealing_->require_key());
     STET_TRY(set_durable(budget));
-    return is_empty ? make_tables() : Status();
+    if (!is_empty) return {};
+    if (key) {
+        STET_ASSIGN(*sealing_, Sealing::create(*key));
+    }
+    return make_tables();
+}
+
+// Of a catalogue that is there.
+Status Catalogue::open_sealing(std::int64_t version, const std::optional<SecretKey>& key) {
+    if (version == kVersion) {
+        if (!key) return {};
+        return Status(Code::incompatible,
+                      "a key was given, but it is not encrypted: leave the key away, or name "
+                      "another store, which is made encrypted then");
+    }
+    if (version != kSealedVersion) return damaged("its version number is damaged");
+    STET_ASSIGN(Statement row, database_->query("SELECT value FROM meta WHERE name = 'sealing'"));
+    STET_ASSIGN(const bool found, row.step());
+    Result<Sealing> sealing = Sealing::open(found ? row.text(0) : std::string_view(), key);
+    if (sealing.status().code() == Code::corruption) return damaged(sealing.status().message());
+    STET_ASSIGN(*sealing_, std::move(sealing));
+    return {};
 }
 
 Status Catalogue::find_later_tables(bool read_only) {
@@ -240,8 +251,13 @@ Status Catalogue::make_tables() {
     STET_ASSIGN(Transaction transaction, begin());
     STET_TRY(database_->script(kTables));
     STET_TRY(database_->run("INSERT INTO meta VALUES ('writer', ?1)", kWriter));
+    if (sealing_->is_sealed()) {
+        STET_TRY(database_->run("INSERT INTO meta VALUES ('sealing', ?1)",
+                                std::string_view(sealing_->row())));
+    }
     STET_TRY(database_->script(fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {};",
-                                           kApplicationId, kVersion)
+                                           kApplicationId,
+                                           sealing_->is_sealed() ? kSealedVersion : kVersion)
                                    .c_str()));
     return transaction.commit();
 }
@@ -347,7 +363,81 @@ Result<TurnId> Catalogue::head_unchecked(std::string_view name) {
     return head.value_or(kNoTurn);
 }
 
+Hash128 Catalogue::stored_checksum(const StoredTurn& stored) {
+    const TurnRow& row = stored.row;
+    Writer writer;
+    writer.write_string("turn");
+    writer.write(row.turn.id);
+    writer.write(row.turn.parent);
+    writer.write(row.turn.number);
+    writer.write(row.turn.token_begin);
+    writer.write(row.turn.token_end);
+    writer.write(row.turn.created_ns);
+    writer.write(static_cast<std::uint64_t>(stored.tokens.size() / sizeof(state::Token)));
+    writer.write_bytes(stored.tokens);
+    writer.write(static_cast<std::uint64_t>(stored.sampler.size()));
+    writer.write_bytes(stored.sampler);
+    writer.write_bytes(std::as_bytes(std::span(row.records.bytes)));
+    writer.write_string(stored.content);
+    return xxh3_128(writer.data());
+}
+
+// As it is kept: in a sealed store all that the turn says is one sealed string.
+Result<Catalogue::StoredTurn> Catalogue::stored(const TurnRow& row) const {
+    StoredTurn stored;
+    stored.row.turn = row.turn;
+    stored.row.turn.content.clear();
+    stored.row.turn.sampler.clear();
+    stored.row.records = row.records;
+    const auto tokens = std::as_bytes(std::span(row.tokens));
+    if (!sealing_->is_sealed()) {
+        stored.tokens.assign(tokens.begin(), tokens.end());
+        stored.sampler = row.turn.sampler;
+        stored.content = row.turn.content;
+        return stored;
+    }
+    Writer writer;
+    writer.write(static_cast<std::uint64_t>(tokens.size()));
+    writer.write_bytes(tokens);
+    writer.write(static_cast<std::uint64_t>(row.turn.sampler.size()));
+    writer.write_bytes(row.turn.sampler);
+    writer.write_string(row.turn.content);
+    STET_ASSIGN(stored.tokens, sealing_->seal_turn(writer.take(), row.turn.id));
+    return stored;
+}
+
+Result<TurnRow> Catalogue::turn_of(StoredTurn stored) const {
+    TurnRow row = std::move(stored.row);
+    if (!sealing_->is_sealed()) {
+        row.tokens = tokens_of(stored.tokens);
+        row.turn.sampler = std::move(stored.sampler);
+        row.turn.content = std::move(stored.content);
+        return row;
+    }
+    Result<std::vector<std::byte>> plain = sealing_->open_turn(stored.tokens, row.turn.id);
+    if (plain.status().code() == Code::corruption) {
+        return damaged(
+            fmt::format("the row of turn id {} {}", row.turn.id, plain.status().message()));
+    }
+    STET_TRY(plain.status());
+    Reader reader(*plain, fmt::format("catalogue, turn id {}", row.turn.id));
+    STET_ASSIGN(const auto token_bytes, reader.read<std::uint64_t>("size of the tokens"));
+    STET_ASSIGN(const auto tokens, reader.read_bytes(token_bytes, "tokens"));
+    STET_ASSIGN(const auto sampler_bytes, reader.read<std::uint64_t>("size of the sampler"));
+    STET_ASSIGN(const auto sampler, reader.read_bytes(sampler_bytes, "sampler"));
+    STET_ASSIGN(row.turn.content, reader.read_string("content"));
+    STET_TRY(reader.finish());
+    row.tokens = tokens_of(tokens);
+    row.turn.sampler.assign(sampler.begin(), sampler.end());
+    return row;
+}
+
 Result<TurnRow> Catalogue::turn(TurnId id) {
+    STET_ASSIGN(StoredTurn stored, stored_turn(id));
+    return turn_of(std::move(stored));
+}
+
+Result<Catalogue::StoredTurn> Catalogue::stored_turn(TurnId id) {
     STET_ASSIGN(
         Statement row,
         database_->query("SELECT parent, number, token_begin, token_end, created_ns, tokens, "
@@ -355,27 +445,26 @@ Result<TurnRow> Catalogue::turn(TurnId id) {
                          id));
     STET_ASSIGN(const bool found, row.step());
     if (!found) return damaged(fmt::format("the row of turn id {} is missing", id));
-    TurnRow turn;
-    turn.turn.id = id;
-    turn.turn.parent = row.integer(0);
-    turn.turn.number = unsigned_of(row.integer(1));
-    turn.turn.token_begin = unsigned_of(row.integer(2));
-    turn.turn.token_end = unsigned_of(row.integer(3));
-    turn.turn.created_ns = row.integer(4);
+    StoredTurn stored;
+    Turn& turn = stored.row.turn;
+    turn.id = id;
+    turn.parent = row.integer(0);
+    turn.number = unsigned_of(row.integer(1));
+    turn.token_begin = unsigned_of(row.integer(2));
+    turn.token_end = unsigned_of(row.integer(3));
+    turn.created_ns = row.integer(4);
     const std::span<const std::byte> tokens = row.blob(5);
-    turn.tokens.resize(tokens.size() / sizeof(state::Token));
-    if (!turn.tokens.empty()) {
-        std::memcpy(turn.tokens.data(), tokens.data(), turn.tokens.size() * sizeof(state::Token));
-    }
+    stored.tokens.assign(tokens.begin(), tokens.end());
     const std::span<const std::byte> sampler = row.blob(6);
-    turn.turn.sampler.assign(sampler.begin(), sampler.end());
-    STET_ASSIGN(turn.records, row.digest<16>(7));
+    stored.sampler.assign(sampler.begin(), sampler.end());
+    STET_ASSIGN(stored.row.records, row.digest<16>(7));
     STET_ASSIGN(const Hash128 checksum, row.digest<16>(8));
-    turn.turn.content = row.text(9);
-    if (checksum != checksum_of(turn) || tokens.size() % sizeof(state::Token) != 0) {
+    stored.content = row.text(9);
+    const bool is_odd = !sealing_->is_sealed() && tokens.size() % sizeof(state::Token) != 0;
+    if (checksum != stored_checksum(stored) || is_odd) {
         return damaged(fmt::format("the row of turn id {} is damaged", id));
     }
-    return turn;
+    return stored;
 }
 
 Result<std::vector<TurnRow>> Catalogue::path(TurnId head) {
@@ -409,14 +498,15 @@ Result<TurnId> Catalogue::next_turn_id() {
 }
 
 Status Catalogue::insert(const TurnRow& row, std::span<const std::int64_t> records) {
+    STET_ASSIGN(const StoredTurn turn, stored(row));
     STET_TRY(database_->run(
         "INSERT INTO turn (id, parent, number, token_begin, token_end, created_ns, tokens, "
         "sampler, "
         "records, checksum, content) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
         row.turn.id, nullable(row.turn.parent), signed_of(row.turn.number),
         signed_of(row.turn.token_begin), signed_of(row.turn.token_end), row.turn.created_ns,
-        bytes_of(row.tokens), std::span<const std::byte>(row.turn.sampler), row.records,
-        checksum_of(row), std::string_view(row.turn.content)));
+        std::span<const std::byte>(turn.tokens), std::span<const std::byte>(turn.sampler),
+        row.records, stored_checksum(turn), std::string_view(turn.content)));
     for (const std::int64_t record : records) {
         STET_TRY(database_->run("INSERT INTO turn_record VALUES (?1, ?2)", row.turn.id, record));
     }
@@ -424,11 +514,11 @@ Status Catalogue::insert(const TurnRow& row, std::span<const std::int64_t> recor
 }
 
 Status Catalogue::forget_records(TurnId id) {
-    STET_ASSIGN(TurnRow row, turn(id));
-    row.records = keys_checksum({});
+    STET_ASSIGN(StoredTurn stored, stored_turn(id));
+    stored.row.records = keys_checksum({});
     STET_TRY(database_->run("DELETE FROM turn_record WHERE turn = ?1", id));
     return database_->run("UPDATE turn SET records = ?2, checksum = ?3 WHERE id = ?1", id,
-                          row.records, checksum_of(row));
+                          stored.row.records, stored_checksum(stored));
 }
 
 Status Catalogue::prune(TurnId turn) {

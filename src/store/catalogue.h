@@ -9,11 +9,14 @@
 //   turn_record  which records a turn adds: what keeps a record from being garbage
 //   pin          ids of pinned sessions
 //   schema       of what the state of sessions is made, by schema hash
-//   meta         which program made the file
+//   meta         which program made the file, and how it is encrypted
 //
 // SQLite has no checksums of its own pages, so rows that decide something carry one: XXH3-128 over
 // every other column, checked whenever the row is used. A row of `record` needs none: the header of
 // the record repeats it (segment.h, rule 4).
+//
+// In a sealed store (sealing.h), which has version 2, `turn.tokens` holds all that a turn says,
+// sealed, and `sampler` and `content` are empty.
 //
 // Thread rules: one thread at a time (the store's mutex).
 #pragma once
@@ -27,6 +30,7 @@
 #include <string_view>
 #include <vector>
 
+#include "store/sealing.h"
 #include "store/segment.h"
 #include "store/sqlite.h"
 #include "store/store.h"
@@ -53,10 +57,12 @@ struct RecordRow {
 class Catalogue {
   public:
     // A missing or empty file is made a catalogue, with the rights of the file `rights_of`; without
-    // one it must exist and is only read. incompatible when a newer program made it (says which).
-    // `budget` may be null.
+    // one it must exist and is only read. incompatible when a newer program made it (says which),
+    // or when `key` is not its own. `budget` may be null.
     static Result<Catalogue> open(const std::filesystem::path& path,
-                                  const std::filesystem::path& rights_of, DiskBudget* budget);
+                                  const std::filesystem::path& rights_of, DiskBudget* budget,
+                                  const std::optional<SecretKey>& key);
+    const Sealing& sealing() const { return *sealing_; }  // stays where it is
 
     Result<Transaction> begin() { return Transaction::begin(*database_); }
 
@@ -103,8 +109,23 @@ class Catalogue {
     Database& database() { return *database_; }
 
   private:
-    explicit Catalogue(std::unique_ptr<Database> database) : database_(std::move(database)) {}
-    Status check_identity(bool read_only, const DiskBudget* budget);
+    explicit Catalogue(std::unique_ptr<Database> database)
+        : database_(std::move(database)), sealing_(std::make_unique<Sealing>()) {}
+    // A row of turn as it is kept.
+    struct StoredTurn {
+        TurnRow row;  // without what the turn says
+        std::vector<std::byte> tokens;
+        std::vector<std::byte> sampler;
+        std::string content;
+    };
+    static Hash128 stored_checksum(const StoredTurn& turn);
+    Result<StoredTurn> stored_turn(TurnId id);
+    Result<StoredTurn> stored(const TurnRow& row) const;
+    Result<TurnRow> turn_of(StoredTurn stored) const;
+
+    Status check_identity(bool read_only, const DiskBudget* budget,
+                          const std::optional<SecretKey>& key);
+    Status open_sealing(std::int64_t version, const std::optional<SecretKey>& key);
     Status set_durable(const DiskBudget* budget);
     Status make_tables();
     Status find_later_tables(bool read_only);
@@ -112,6 +133,7 @@ class Catalogue {
     Status damaged(std::string_view what) const;
 
     std::unique_ptr<Database> database_;
+    std::unique_ptr<Sealing> sealing_;
     // A store made before there were such tables may be open to be read only.
     bool has_pins_ = false;
     bool has_schemas_ = false;

@@ -151,7 +151,7 @@ Status DirectoryStore::find_session(const memory::Schema& schema, const Commit& 
         row.info.model_name = commit.created->model_name;
         row.info.model_path = commit.created->model_path;
         row.info.created_ns = stamp();
-        row.root = state::root_id(row.info.fingerprint, schema, options_.tenant);
+        row.root = state::root_id(row.info.fingerprint, schema, id_salt_);
         pending.path = Path{kNoTurn, {}, {}, state::PrefixIds(row.root)};
         pending.is_new = true;
         return {};

@@ -3,6 +3,9 @@
 //   lock               held by the process that owns the store
 //   catalogue.sqlite   catalogue.h (and SQLite's -wal and -shm beside it)
 //   segments/*.seg     segment.h
+//   reserve            given up when the disk is full, so that removing things, which has to write
+//                      as well, finds space (stores without a limit; with one, disk_budget.h sets
+//                      space aside)
 //
 // Thread rules: every public method holds the mutex; everything below it assumes so.
 #pragma once
@@ -57,6 +60,7 @@ class DirectoryStore final : public Store {
     Result<memory::Schema> schema(std::string_view name) override;
     Result<Verified> verify(std::int64_t from, std::uint64_t bytes_max) override;
     const std::filesystem::path& directory() const override { return directory_; }
+    bool is_encrypted() const override { return catalogue_.sealing().is_sealed(); }
 
   private:
     // The tokens up to a turn, and the prefix ids made of them.
@@ -105,10 +109,28 @@ class DirectoryStore final : public Store {
         std::uint64_t live_bytes = 0;
     };
 
+    // While one exists a full disk is to be made room on.
+    class Tight {
+      public:
+        explicit Tight(bool& is_tight) : is_tight_(is_tight) { is_tight_ = true; }
+        ~Tight() { is_tight_ = false; }
+        Tight(const Tight&) = delete;
+        Tight& operator=(const Tight&) = delete;
+
+      private:
+        bool& is_tight_;
+    };
+
     template <typename Work>
     auto guarded(Work work) -> decltype(work());
     Status check_writable() const;
     std::int64_t stamp();
+
+    // Runs a change that frees space. On a full disk it runs again in small steps, after the log's
+    // space, and then the reserve's, was given back for it.
+    template <typename Work>
+    auto with_reserve(Work work) -> decltype(work());
+    void make_reserve();
 
     // store.cpp
     Result<SessionRow> require(std::string_view name);
@@ -171,6 +193,7 @@ class DirectoryStore final : public Store {
     std::unique_ptr<FileLock> lock_;      // given up last
     std::unique_ptr<DiskBudget> budget_;  // none when read only
     Catalogue catalogue_;
+    std::string id_salt_;  // of page ids
     SegmentReader reader_;
     std::optional<SegmentWriter> writer_;  // none when read only
     std::list<Path> paths_;                // of the last commits, latest first
@@ -181,12 +204,24 @@ class DirectoryStore final : public Store {
     std::map<std::string, std::int64_t, std::less<>> used_;
     std::optional<Hash256> kept_schema_;  // is in the catalogue
     std::int64_t last_stamp_ = 0;
+    bool is_tight_ = false;  // the disk is full: changes go in small steps, the log is kept empty
 };
+
+inline Status status_of(const Status& status) {
+    return status;
+}
+template <typename T>
+Status status_of(const Result<T>& result) {
+    return result.status();
+}
 
 inline constexpr std::uint64_t kNewSessionBytes = 96 << 10;  // with its pages in SQLite's log
 
 inline std::filesystem::path catalogue_path(const std::filesystem::path& store) {
     return store / "catalogue.sqlite";
+}
+inline std::filesystem::path reserve_path(const std::filesystem::path& store) {
+    return store / "reserve";
 }
 inline std::filesystem::path segments_path(const std::filesystem::path& store) {
     return store / "segments";
@@ -207,6 +242,19 @@ auto DirectoryStore::guarded(Work work) -> decltype(work()) {
     } catch (const std::exception& error) {
         return Status(Code::internal, std::string("store: ") + error.what());
     }
+}
+
+template <typename Work>
+auto DirectoryStore::with_reserve(Work work) -> decltype(work()) {
+    const auto is_full = [&](const auto& done) {
+        return !budget_->is_bounded() && status_of(done).code() == Code::resource_exhausted;
+    };
+    auto done = work();
+    if (!writer_ || !is_full(done)) return done;
+    const Tight tight(is_tight_);
+    done = work();
+    if (!is_full(done) || !env_->remove(reserve_path(directory_))) return done;
+    return work();
 }
 
 }  // namespace stet::store

@@ -17,15 +17,19 @@ constexpr std::size_t kRowsAtOnce = 64;       // deleted in one transaction
 }  // namespace
 
 Result<Reclaimed> DirectoryStore::collect_garbage() {
-    return guarded([&]() -> Result<Reclaimed> {
-        STET_TRY(check_writable());
-        const DiskBudget::Shrinking shrinking(*budget_);
-        STET_TRY(make_log_room());
+    return guarded([&] {
         Reclaimed expired;
-        STET_TRY(remove_expired(expired));
-        STET_TRY(check_liveness());
-        STET_ASSIGN(Reclaimed reclaimed, collect(kSparsePercent));
-        reclaimed.sessions = expired.sessions;
+        Result<Reclaimed> reclaimed = with_reserve([&]() -> Result<Reclaimed> {
+            STET_TRY(check_writable());
+            const DiskBudget::Shrinking shrinking(*budget_);
+            STET_TRY(make_log_room());
+            STET_TRY(remove_expired(expired));
+            STET_TRY(check_liveness());
+            STET_ASSIGN(Reclaimed collected, collect(kSparsePercent));
+            collected.sessions = expired.sessions;
+            return collected;
+        });
+        if (reclaimed) make_reserve();
         return reclaimed;
     });
 }
@@ -46,7 +50,8 @@ Result<Reclaimed> DirectoryStore::collect(std::uint64_t sparse_percent) {
             if (!fits) continue;
             const Status copied = copy_live_records(segment.number);
             const bool is_refused = budget_->take_refused();
-            if (copied.code() == Code::corruption || (!copied && is_refused)) continue;
+            const bool is_full = is_refused || copied.code() == Code::resource_exhausted;
+            if (copied.code() == Code::corruption || (!copied && is_full)) continue;
             STET_TRY(copied);
             copied_bytes += segment.live_bytes;
         }
@@ -115,8 +120,9 @@ Result<std::uint64_t> DirectoryStore::forget_dead_records() {
             database.run("INSERT INTO meta VALUES ('collected', ?1) "
                          "ON CONFLICT (name) DO UPDATE SET value = excluded.value",
                          std::string_view(std::to_string(stamp()))));
-        const std::size_t end =
-            budget_->is_bounded() ? std::min(begin + kRowsAtOnce, dead.size()) : dead.size();
+        const std::size_t end = budget_->is_bounded() || is_tight_
+                                    ? std::min(begin + kRowsAtOnce, dead.size())
+                                    : dead.size();
         for (; begin < end; ++begin) {
             STET_TRY(database.run("DELETE FROM record WHERE id = ?1", dead[begin]));
         }

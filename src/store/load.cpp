@@ -64,7 +64,8 @@ Result<Loaded> DirectoryStore::load_once(std::string_view name, const Hash256& f
                                   "types that it was made with",
                                   name, info.schema_hash.hex(), hash.hex()));
     }
-    if (state::root_id(fingerprint, pool.schema(), options_.tenant) != session.root) {
+    STET_TRY(catalogue_.sealing().require_key());
+    if (state::root_id(fingerprint, pool.schema(), id_salt_) != session.root) {
         return Status(Code::incompatible,
                       fmt::format("session '{}' belongs to another tenant", name));
     }

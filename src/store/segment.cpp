@@ -19,6 +19,7 @@ constexpr std::string_view kRecordMagic = "stet.rec";
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kCheckedHeaderBytes = 112;  // of both headers; then their checksum
 constexpr std::size_t kNameDigits = 8;
+constexpr std::size_t kSealAt = 80;  // in the header of a record
 constexpr std::string_view kNameEnd = ".seg";
 constexpr std::uint64_t kBufferBytes = 4U << 20;  // what is written at once
 constexpr std::size_t kOpenFiles = 64;            // kept open for reading
@@ -28,7 +29,7 @@ static_assert(kSegmentHeaderBytes == kCheckedHeaderBytes + sizeof(Hash128));
 static_assert(kRecordHeaderBytes == kCheckedHeaderBytes + sizeof(Hash128));
 
 // Fills a header up with zeroes and adds its checksum.
-std::vector<std::byte> sealed(Writer writer) {
+std::vector<std::byte> completed(Writer writer) {
     std::vector<std::byte> header = writer.take();
     header.resize(kCheckedHeaderBytes);
     const Hash128 checksum = xxh3_128(header);
@@ -37,7 +38,15 @@ std::vector<std::byte> sealed(Writer writer) {
     return header;
 }
 
-bool is_sealed(std::span<const std::byte> header) {
+// The seal in the header of a record.
+Seal seal_of(std::span<const std::byte> header) {
+    Seal seal;
+    std::memcpy(seal.nonce.data(), header.data() + kSealAt, seal.nonce.size());
+    std::memcpy(seal.tag.data(), header.data() + kSealAt + seal.nonce.size(), seal.tag.size());
+    return seal;
+}
+
+bool is_whole(std::span<const std::byte> header) {
     const Hash128 checksum = xxh3_128(header.first(kCheckedHeaderBytes));
     return std::memcmp(header.data() + kCheckedHeaderBytes, checksum.bytes.data(),
                        checksum.bytes.size()) == 0;
@@ -49,10 +58,10 @@ std::vector<std::byte> segment_header(std::uint64_t number) {
     writer.write(kVersion);
     writer.write(std::uint32_t{0});
     writer.write(number);
-    return sealed(std::move(writer));
+    return completed(std::move(writer));
 }
 
-std::vector<std::byte> record_header(const Hash256& key, const Place& place) {
+std::vector<std::byte> record_header(const Hash256& key, const Place& place, const Seal& seal) {
     Writer writer;
     writer.write_bytes(std::as_bytes(std::span(kRecordMagic)));
     writer.write(place.segment);
@@ -60,7 +69,9 @@ std::vector<std::byte> record_header(const Hash256& key, const Place& place) {
     writer.write(place.size_bytes);
     writer.write_bytes(std::as_bytes(std::span(key.bytes)));
     writer.write_bytes(std::as_bytes(std::span(place.checksum.bytes)));
-    return sealed(std::move(writer));
+    writer.write_bytes(std::as_bytes(std::span(seal.nonce)));
+    writer.write_bytes(std::as_bytes(std::span(seal.tag)));
+    return completed(std::move(writer));
 }
 
 Status damaged(const Place& place, std::string_view why) {
@@ -94,7 +105,7 @@ Result<std::shared_ptr<const File>> SegmentReader::file(std::uint64_t number) {
     }
     std::vector<std::byte> header(kSegmentHeaderBytes);
     STET_TRY((*opened)->read_at(0, header).with_context(fmt::format("segment {}: header", name)));
-    if (!is_sealed(header)) {
+    if (!is_whole(header)) {
         return Status(Code::corruption, fmt::format("segment {}: header is damaged", name));
     }
     std::uint32_t version = 0;
@@ -125,7 +136,7 @@ Result<SegmentReader::Found> SegmentReader::find(const Hash256& key, const Place
         return damaged(place, fmt::format("cut short: record of {} bytes, file of {}",
                                           kRecordHeaderBytes + place.size_bytes, size));
     }
-    return Found{std::move(segment), key, place};
+    return Found{std::move(segment), sealing_, key, place};
 }
 
 Status SegmentReader::read(const Found& found, std::span<std::byte> payload) {
@@ -137,8 +148,9 @@ Status SegmentReader::read(const Found& found, std::span<std::byte> payload) {
             fmt::format("segment {}, offset {}", segment_name(place.segment), place.offset));
     };
     STET_TRY(in_context(found.file->read_at(place.offset, header)));
-    if (!is_sealed(header)) return damaged(place, "header of the record is damaged");
-    if (!std::ranges::equal(header, record_header(found.key, place))) {
+    if (!is_whole(header)) return damaged(place, "header of the record is damaged");
+    const Seal seal = seal_of(header);
+    if (!std::ranges::equal(header, record_header(found.key, place, seal))) {
         return damaged(place, "another record is in its place");
     }
     STET_TRY(in_context(found.file->read_at(place.offset + kRecordHeaderBytes, payload)));
@@ -146,7 +158,8 @@ Status SegmentReader::read(const Found& found, std::span<std::byte> payload) {
         return damaged(place, fmt::format("payload is damaged: checksum {}, expected {}",
                                           checksum.hex(), place.checksum.hex()));
     }
-    return {};
+    const Status opened = found.sealing->open_record(payload, seal, found.key);
+    return opened.code() == Code::corruption ? damaged(place, opened.message()) : opened;
 }
 
 Result<std::span<const std::byte>> SegmentReader::read(const Hash256& key, const Place& place,
@@ -160,8 +173,8 @@ Result<std::span<const std::byte>> SegmentReader::read(const Hash256& key, const
 Result<SegmentWriter> SegmentWriter::open(Env& env, std::filesystem::path directory,
                                           std::uint64_t number, std::uint64_t named_end,
                                           std::uint64_t next_number, std::uint64_t segment_bytes,
-                                          DiskBudget* budget) {
-    SegmentWriter writer(env, std::move(directory), next_number, segment_bytes, budget);
+                                          const Sealing& sealing, DiskBudget* budget) {
+    SegmentWriter writer(env, std::move(directory), next_number, segment_bytes, sealing, budget);
     if (number == 0 || named_end >= segment_bytes) return writer;
     Result<std::unique_ptr<File>> file =
         env.open(writer.directory_ / segment_name(number), OpenMode::read_write);
@@ -198,8 +211,9 @@ Result<std::span<std::byte>> SegmentWriter::reserve(std::uint64_t size_bytes) {
 Result<Place> SegmentWriter::seal(const Hash256& key, std::span<std::byte> payload) {
     std::byte* const at = payload.data() - kRecordHeaderBytes;
     const auto start = static_cast<std::uint64_t>(at - buffer_.data());
+    STET_ASSIGN(const Seal seal, sealing_->seal_record(payload, key));
     const Place place{number_, buffer_at_ + start, payload.size(), xxh3_128(payload)};
-    std::ranges::copy(record_header(key, place), at);
+    std::ranges::copy(record_header(key, place, seal), at);
     return place;
 }
 

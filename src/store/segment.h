@@ -11,7 +11,9 @@
 //    16   8  number of the segment                   24   8  bytes of the payload
 //    24  88  0                                       32  32  key
 //   112  16  XXH3-128 of bytes 0 to 111              64  16  XXH3-128 of the payload
-//                                                    80  32  0
+//                                                    80  12  nonce } of a sealed payload, else 0
+//                                                    92  16  tag   }
+//                                                   108   4  0
 //                                                   112  16  XXH3-128 of bytes 0 to 111
 //
 // Records begin at multiples of 64 bytes; the filling between a payload and the next record is 0
@@ -22,7 +24,9 @@
 //   (2) the segment's header is whole, of a known version, and has the number of the file's name;
 //   (3) the record's header is whole: magic and checksum fit;
 //   (4) every field of the record's header equals what the row says;
-//   (5) the checksum of the payload equals the header's.
+//   (5) the checksum of the payload equals the header's;
+//   (6) in a sealed store: nonce and tag open the payload for this key and size (sealing.h).
+// In a sealed store payloads are ciphertext; checksums are of what lies on disk.
 // So a record that moved, was exchanged with another, or stems from another file is as invalid as a
 // damaged one. Bytes that no row names mean nothing, whatever they look like: nothing ever scans a
 // segment to find out what was committed.
@@ -52,6 +56,7 @@
 #include "base/try.h"
 #include "stet/status.h"
 #include "store/disk_budget.h"
+#include "store/sealing.h"
 
 namespace stet::store {
 
@@ -81,8 +86,9 @@ std::uint64_t segment_number(std::string_view name);
 // Reads records and proves that they are valid.
 class SegmentReader {
   public:
-    SegmentReader(Env& env, std::filesystem::path directory)
-        : env_(&env), directory_(std::move(directory)) {}
+    // `sealing` outlives the reader.
+    SegmentReader(Env& env, std::filesystem::path directory, const Sealing& sealing)
+        : env_(&env), directory_(std::move(directory)), sealing_(&sealing) {}
 
     // The payload, in `buffer`, which grows as needed. corruption says which rule is broken, with
     // segment and offset; a segment that isn't there is corruption, too.
@@ -92,6 +98,7 @@ class SegmentReader {
     // record is, then its payload, of exactly place.size_bytes, into memory of the caller's.
     struct Found {
         std::shared_ptr<const File> file;
+        const Sealing* sealing = nullptr;
         Hash256 key;
         Place place;
     };
@@ -105,6 +112,7 @@ class SegmentReader {
 
     Env* env_;
     std::filesystem::path directory_;
+    const Sealing* sealing_;
     std::unordered_map<std::uint64_t, std::shared_ptr<const File>> files_;
 };
 
@@ -114,11 +122,11 @@ class SegmentReader {
 class SegmentWriter {
   public:
     // Continues segment `number` at `named_end` if the file ends there, else begins new ones with
-    // numbers from `next_number` on.
+    // numbers from `next_number` on. `sealing` outlives the writer.
     static Result<SegmentWriter> open(Env& env, std::filesystem::path directory,
                                       std::uint64_t number, std::uint64_t named_end,
                                       std::uint64_t next_number, std::uint64_t segment_bytes,
-                                      DiskBudget* budget = nullptr);
+                                      const Sealing& sealing, DiskBudget* budget = nullptr);
 
     // `fill` writes the payload into the span that it gets.
     template <typename Fill>
@@ -141,11 +149,12 @@ class SegmentWriter {
 
   private:
     SegmentWriter(Env& env, std::filesystem::path directory, std::uint64_t next_number,
-                  std::uint64_t segment_bytes, DiskBudget* budget)
+                  std::uint64_t segment_bytes, const Sealing& sealing, DiskBudget* budget)
         : env_(&env),
           directory_(std::move(directory)),
           next_number_(next_number),
           segment_bytes_(segment_bytes),
+          sealing_(&sealing),
           budget_(budget) {}
 
     Status begin_segment();
@@ -158,6 +167,7 @@ class SegmentWriter {
     std::filesystem::path directory_;
     std::uint64_t next_number_;
     std::uint64_t segment_bytes_;
+    const Sealing* sealing_;
     DiskBudget* budget_;  // may be null
 
     std::unique_ptr<File> file_;  // null: the next record begins a segment

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::uint64_t kSegmentsInLimit = 16;
 constexpr std::size_t kUsesAtOnce = 4;
+constexpr std::uint64_t kReserveBytes = 1U << 20;
 constexpr std::int64_t kNamesCompared = 10000;  // for "did you mean"
 
 // The numbers of the segment files that are there.
@@ -61,8 +62,8 @@ Result<std::unique_ptr<Store>> open_owned(Env& env, const std::filesystem::path&
     }
     auto budget = std::make_unique<DiskBudget>(env, directory, options.disk_limit_bytes,
                                                options.free_floor_bytes);
-    STET_ASSIGN(Catalogue catalogue,
-                Catalogue::open(catalogue_path(directory), directory / "lock", budget.get()));
+    STET_ASSIGN(Catalogue catalogue, Catalogue::open(catalogue_path(directory), directory / "lock",
+                                                     budget.get(), options.key));
     STET_TRY(env.sync_directory(directory));
     STET_TRY(env.make_directory(segments_path(directory)));
     STET_TRY(budget->count_segments());
@@ -77,7 +78,7 @@ Result<std::unique_ptr<Store>> open_owned(Env& env, const std::filesystem::path&
     }
     STET_ASSIGN(SegmentWriter writer,
                 SegmentWriter::open(env, segments_path(directory), last.number, last.end,
-                                    highest + 1, segment_bytes, budget.get()));
+                                    highest + 1, segment_bytes, catalogue.sealing(), budget.get()));
     return std::unique_ptr<Store>(std::make_unique<DirectoryStore>(
         env, directory, options, std::move(lock), std::move(budget), std::move(catalogue),
         std::move(writer)));
@@ -89,7 +90,8 @@ Result<std::unique_ptr<Store>> open_shared(Env& env, const std::filesystem::path
     if (size == 0) {
         return Status(Code::not_found, fmt::format("no store is in '{}'", directory.string()));
     }
-    STET_ASSIGN(Catalogue catalogue, Catalogue::open(catalogue_path(directory), {}, nullptr));
+    STET_ASSIGN(Catalogue catalogue,
+                Catalogue::open(catalogue_path(directory), {}, nullptr, options.key));
     return std::unique_ptr<Store>(std::make_unique<DirectoryStore>(
         env, directory, options, nullptr, nullptr, std::move(catalogue), std::nullopt));
 }
@@ -121,8 +123,13 @@ DirectoryStore::DirectoryStore(Env& env, std::filesystem::path directory, StoreO
       lock_(std::move(lock)),
       budget_(std::move(budget)),
       catalogue_(std::move(catalogue)),
-      reader_(env, segments_path(directory_)),
-      writer_(std::move(writer)) {}
+      id_salt_(catalogue_.sealing().id_salt(options_.tenant)),
+      reader_(env, segments_path(directory_), catalogue_.sealing()),
+      writer_(std::move(writer)) {
+    options_.key.reset();  // what is derived from it is enough
+
+    make_reserve();
+}
 
 DirectoryStore::~DirectoryStore() {
     if (!writer_ || used_.empty()) return;
@@ -134,6 +141,17 @@ DirectoryStore::~DirectoryStore() {
         STET_TRY(write_uses());
         return transaction.commit();
     }));
+}
+
+// Best effort: a disk that is full already has no room for it.
+void DirectoryStore::make_reserve() {
+    if (!writer_ || budget_->is_bounded()) return;
+    const std::filesystem::path path = reserve_path(directory_);
+    if (env_->info(path)) return;
+    Result<std::unique_ptr<File>> file = env_->open(path, OpenMode::create_new);
+    if (!file) return;
+    const std::vector<std::byte> zeroes(kReserveBytes);
+    if (!(*file)->write_at(0, zeroes)) static_cast<void>(env_->remove(path));
 }
 
 Status DirectoryStore::check_writable() const {
@@ -204,7 +222,7 @@ Result<SessionInfo> DirectoryStore::create(std::string_view name, const Hash256&
         row.info.schema_hash = schema.hash();
         row.info.model_name = model_name;
         row.info.model_path = model_path;
-        row.root = state::root_id(fingerprint, schema, options_.tenant);
+        row.root = state::root_id(fingerprint, schema, id_salt_);
         return add_session(std::move(row));
     });
 }
@@ -293,66 +311,74 @@ Result<SessionInfo> DirectoryStore::fork(std::string_view from, std::string_view
 }
 
 Status DirectoryStore::rollback(std::string_view name, TurnId turn) {
-    return guarded([&]() -> Status {
-        STET_TRY(check_writable());
-        STET_ASSIGN(SessionRow row, require(name));
-        STET_TRY(require_turn(row, turn));
-        const TurnId old_head = row.info.head;
-        row.info.head = turn;
-        row.info.used_ns = stamp();
-        const DiskBudget::Shrinking shrinking(*budget_);
-        STET_TRY(make_log_room());
-        STET_ASSIGN(Transaction transaction, catalogue_.begin());
-        STET_TRY(catalogue_.update(row));
-        STET_TRY(catalogue_.prune(old_head));
-        return explained(transaction.commit());
+    return guarded([&] {
+        return with_reserve([&]() -> Status {
+            STET_TRY(check_writable());
+            STET_ASSIGN(SessionRow row, require(name));
+            STET_TRY(require_turn(row, turn));
+            const TurnId old_head = row.info.head;
+            row.info.head = turn;
+            row.info.used_ns = stamp();
+            const DiskBudget::Shrinking shrinking(*budget_);
+            STET_TRY(make_log_room());
+            STET_ASSIGN(Transaction transaction, catalogue_.begin());
+            STET_TRY(catalogue_.update(row));
+            STET_TRY(catalogue_.prune(old_head));
+            return explained(transaction.commit());
+        });
     });
 }
 
 Status DirectoryStore::rename(std::string_view from, std::string_view to) {
-    return guarded([&]() -> Status {
-        STET_TRY(check_writable());
-        STET_ASSIGN(SessionRow row, require(from));
-        if (from == to) return {};
-        STET_TRY(require_free(to));
-        row.info.name = to;
-        const DiskBudget::Shrinking shrinking(*budget_);
-        STET_TRY(make_log_room());
-        STET_ASSIGN(Transaction transaction, catalogue_.begin());
-        STET_TRY(catalogue_.update(row));
-        return explained(transaction.commit());
+    return guarded([&] {
+        return with_reserve([&]() -> Status {
+            STET_TRY(check_writable());
+            STET_ASSIGN(SessionRow row, require(from));
+            if (from == to) return {};
+            STET_TRY(require_free(to));
+            row.info.name = to;
+            const DiskBudget::Shrinking shrinking(*budget_);
+            STET_TRY(make_log_room());
+            STET_ASSIGN(Transaction transaction, catalogue_.begin());
+            STET_TRY(catalogue_.update(row));
+            return explained(transaction.commit());
+        });
     });
 }
 
 Status DirectoryStore::remove(std::string_view name) {
-    return guarded([&]() -> Status {
-        STET_TRY(check_writable());
-        // A session whose row is damaged can be removed all the same.
-        const Status found = require(name).status();
-        if (!found.is_ok() && found.code() != Code::corruption) return found;
-        const DiskBudget::Shrinking shrinking(*budget_);
-        STET_TRY(make_log_room());
-        STET_ASSIGN(Transaction transaction, catalogue_.begin());
-        STET_ASSIGN(const TurnId head, catalogue_.head_unchecked(name));
-        STET_TRY(catalogue_.remove_session(name));
-        STET_TRY(catalogue_.prune(head));
-        STET_TRY(explained(transaction.commit()));
-        if (const auto at = lacking_.find(name); at != lacking_.end()) lacking_.erase(at);
-        if (const auto at = used_.find(name); at != used_.end()) used_.erase(at);
-        return {};
+    return guarded([&] {
+        return with_reserve([&]() -> Status {
+            STET_TRY(check_writable());
+            // A session whose row is damaged can be removed all the same.
+            const Status found = require(name).status();
+            if (!found.is_ok() && found.code() != Code::corruption) return found;
+            const DiskBudget::Shrinking shrinking(*budget_);
+            STET_TRY(make_log_room());
+            STET_ASSIGN(Transaction transaction, catalogue_.begin());
+            STET_ASSIGN(const TurnId head, catalogue_.head_unchecked(name));
+            STET_TRY(catalogue_.remove_session(name));
+            STET_TRY(catalogue_.prune(head));
+            STET_TRY(explained(transaction.commit()));
+            if (const auto at = lacking_.find(name); at != lacking_.end()) lacking_.erase(at);
+            if (const auto at = used_.find(name); at != used_.end()) used_.erase(at);
+            return {};
+        });
     });
 }
 
 Status DirectoryStore::pin(std::string_view name, bool is_pinned) {
-    return guarded([&]() -> Status {
-        STET_TRY(check_writable());
-        STET_ASSIGN(const SessionRow session, require(name));
-        if (session.info.is_pinned == is_pinned) return {};
-        const DiskBudget::Shrinking shrinking(*budget_);
-        STET_TRY(make_log_room());
-        STET_ASSIGN(Transaction transaction, catalogue_.begin());
-        STET_TRY(catalogue_.set_pinned(session.id, is_pinned));
-        return explained(transaction.commit());
+    return guarded([&] {
+        return with_reserve([&]() -> Status {
+            STET_TRY(check_writable());
+            STET_ASSIGN(const SessionRow session, require(name));
+            if (session.info.is_pinned == is_pinned) return {};
+            const DiskBudget::Shrinking shrinking(*budget_);
+            STET_TRY(make_log_room());
+            STET_ASSIGN(Transaction transaction, catalogue_.begin());
+            STET_TRY(catalogue_.set_pinned(session.id, is_pinned));
+            return explained(transaction.commit());
+        });
     });
 }
 

@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/cipher.h"
 #include "base/env.h"
 #include "base/hash.h"
 #include "memory/page_pool.h"
@@ -78,6 +79,9 @@ struct Commit {
 };
 
 struct StoreOptions {
+    // A store that is made with a key is encrypted (sealing.h) and needs it ever after; read only
+    // it can be listed without. incompatible when it is not the store's.
+    std::optional<SecretKey> key;
     bool read_only = false;                    // no lock; sessions can be listed and loaded
     std::string tenant;                        // salt of every page id
     std::uint64_t segment_bytes = 256U << 20;  // a segment that long is not appended to
@@ -191,6 +195,7 @@ class Store {
     virtual Result<Verified> verify(std::int64_t from, std::uint64_t bytes_max) = 0;
 
     virtual const std::filesystem::path& directory() const = 0;
+    virtual bool is_encrypted() const = 0;
 };
 
 // XDG_DATA_HOME/stet or ~/.local/share/stet.

@@ -106,9 +106,9 @@ def start(environment):
 def chat(stet, model, tmp_path):
     """Sends lines to a chat with a session and returns the JSON objects that answer them."""
 
-    def converse(session, *lines, arguments=()):
+    def converse(session, *lines, arguments=(), store="store"):
         result = stet("run", model, "--chat", "--json", "--session", session, "--store",
-                      tmp_path / "store", "--temp", "0", "-n", "12", "--ctx", "2048", *arguments,
+                      tmp_path / store, "--temp", "0", "-n", "12", "--ctx", "2048", *arguments,
                       stdin="".join(line + "\n" for line in lines))
         assert result.returncode == 0, result.stderr
         return [json.loads(line) for line in result.stdout.splitlines()]

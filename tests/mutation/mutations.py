@@ -13,12 +13,13 @@ HEADER = "src/state/file_header.cpp"
 EXTENT = "src/state/extent.cpp"
 COMMIT = "src/store/commit.cpp"
 LOAD = "src/store/load.cpp"
+SEALING = "src/store/sealing.cpp"
 
 MUTATIONS = [
     # memory
     (POOL, "if (size > limit_bytes_ - std::min(limit_bytes_, bytes_in_use_)) {", "if (false) {",
      "the pool has no limit"),
-    (POOL, "std::memset(page->page_->data, 0, page->page_->size_bytes);", "",
+    (POOL, "std::memset(page->page_->data(), 0, page->page_->size_bytes);", "",
      "pages are not cleared before reuse"),
     (POOL, "return page_->claimed_rows.compare_exchange_strong(from, to, std::memory_order_acq_rel);",
      "page_->claimed_rows.store(to); return true;", "rows can be claimed twice"),
@@ -47,7 +48,7 @@ MUTATIONS = [
     (SEQUENCE, "const std::uint64_t needed = page_floor(shape.first_needed_row(position));",
      "const std::uint64_t needed = page_floor(shape.first_needed_row(position) + 1);",
      "windows drop a page a token early"),
-    (SEQUENCE, "STET_ASSIGN(group.block, pool.allocate(g));",
+    (SEQUENCE, "STET_ASSIGN(group.block, pool.allocate_unfilled(g));",
      "group.block = append.base_blocks_[g];"
      " if (!group.block) { STET_ASSIGN(group.block, pool.allocate(g)); }",
      "fixed state is written in place"),
@@ -209,4 +210,14 @@ MUTATIONS = [
     (COMMIT, "row.turn.sampler = commit.turn.sampler;", "", "a turn keeps no sampler state"),
     (LOAD, "if (fingerprint != info.fingerprint) {", "if (false) {",
      "a session is loaded into another model"),
+    # sealed stores
+    (SEALING, "writer.write_bytes(std::as_bytes(std::span(key.bytes)));", "static_cast<void>(key);",
+     "a record's seal fits in another's place"),
+    (SEALING, "return keys_->records.open(payload, seal, context_of(key));",
+     "static_cast<void>(keys_->records.open(payload, seal, context_of(key))); return {};",
+     "a record's broken seal is no damage"),
+    (SEALING, "if (check_of(*key, salt) != check) {", "if (false) {",
+     "a wrong key is damage, not a wrong key"),
+    (SEALING, "if (!keys_) return std::string(tenant);", "if (true) return std::string(tenant);",
+     "page ids of a sealed store can be guessed"),
 ]

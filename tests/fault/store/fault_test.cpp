@@ -25,6 +25,7 @@ const std::vector<Operation> kBefore = {
 struct Workload {
     const char* name;
     std::vector<Operation> operations;
+    bool is_sealed = false;
 };
 const std::vector<Workload> kWorkloads = {
     {"commits", {{Kind::commit, 0, 1, 2}, {Kind::commit, 1, 2, 1}, {Kind::commit, 0, 6, 0}}},
@@ -36,6 +37,7 @@ const std::vector<Workload> kWorkloads = {
       {Kind::commit, 1, 3, 2}}},
     {"together", {{Kind::both, 0, 4, 2}, {Kind::carry, 0, 8, 0}, {Kind::both, 1, 3, 1}}},
     {"verify", {{Kind::verify, 0, 0, 0}, {Kind::commit, 0, 4, 1}}},
+    {"sealed", {{Kind::commit, 0, 3, 2}, {Kind::collect, 0, 0, 0}, {Kind::reopen, 0, 0, 0}}, true},
 };
 // Most of the limit is taken: the next large commit has to evict.
 constexpr std::uint64_t kFullLimit = 2U << 20;
@@ -59,12 +61,13 @@ const Workload kEviction = {"evict",
 // A run of one workload in a world of its own.
 class Trial {
   public:
-    Trial() : Trial({}, 0) {}
+    explicit Trial(bool is_sealed = false) : Trial({}, 0, is_sealed) {}
     // With more operations before the faults, under a limit.
-    Trial(const std::vector<Operation>& more, std::uint64_t limit_bytes)
+    Trial(const std::vector<Operation>& more, std::uint64_t limit_bytes, bool is_sealed = false)
         : world_(make_schema(15, 70, 4), env_), history_(world_) {
         world_.options.segment_bytes = 30000;
         world_.options.disk_limit_bytes = limit_bytes;
+        if (is_sealed) world_.options.key = key_of('a');
         EXPECT_TRUE(world_.open().is_ok());
         for (const auto& operations : {kBefore, more}) {
             for (const Operation& operation : operations) {
@@ -125,7 +128,7 @@ TEST_P(StoreFault, EveryCallFailsWithEveryCode) {
                 const std::string when =
                     fmt::format("call {} fails with {}{}", index, code_name(code),
                                 sticky ? ", and all after it" : "");
-                Trial run;
+                Trial run(GetParam().is_sealed);
                 run.env().fail_call({kAnyOp, index, code, sticky});
                 run.perform(GetParam(), code);
                 is_hit = run.env().fault_count() > 0;
@@ -148,7 +151,7 @@ TEST_P(StoreFault, PowerFailsAtEveryChange) {
     for (std::uint64_t index = 0; is_hit; ++index) {
         for (std::uint64_t seed = 0; seed < 8; ++seed) {
             const std::string when = fmt::format("power cut at change {}, seed {}", index, seed);
-            Trial run;
+            Trial run(GetParam().is_sealed);
             run.env().cut_power_at(index);
             run.perform(GetParam(), Code::io);
             is_hit = run.env().has_cut_power();

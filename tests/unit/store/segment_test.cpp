@@ -18,8 +18,8 @@ class Segments : public testing::Test {
   protected:
     SegmentWriter writer(std::uint64_t number = 0, std::uint64_t end = 0, std::uint64_t next = 1,
                          std::uint64_t segment_bytes = 1U << 20) {
-        auto opened =
-            SegmentWriter::open(env_, directory_.path(), number, end, next, segment_bytes);
+        auto opened = SegmentWriter::open(env_, directory_.path(), number, end, next, segment_bytes,
+                                          sealing_);
         EXPECT_TRUE(opened.is_ok());
         return std::move(*opened);
     }
@@ -41,7 +41,7 @@ class Segments : public testing::Test {
         return *place;
     }
     Status read(const Place& place, std::uint64_t seed) {
-        SegmentReader reader(env_, directory_.path());
+        SegmentReader reader(env_, directory_.path(), sealing_);
         std::vector<std::byte> buffer;
         const auto payload = reader.read(fingerprint_of(seed), place, buffer);
         if (!payload) return payload.status();
@@ -54,6 +54,7 @@ class Segments : public testing::Test {
 
     TempDirectory directory_;
     test::FaultEnv env_;
+    Sealing sealing_;
 };
 
 TEST_F(Segments, NamesAndNumbers) {

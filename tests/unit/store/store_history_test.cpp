@@ -25,6 +25,7 @@ TEST(StoreHistory, EqualsAPlainModel) {
         World world(make_schema(lifetimes, window, *rc::gen::element<std::uint32_t>(1, 4, 100)));
         // Small segments, so that there are many and the garbage collection has work.
         world.options.segment_bytes = *rc::gen::element<std::uint64_t>(1, 20000, 1U << 20);
+        if (*rc::gen::arbitrary<bool>()) world.options.key = key_of('a');
         RC_ASSERT(world.open().is_ok());
         History history(world);
         for (const std::uint64_t choice : choices) {

@@ -57,6 +57,10 @@ class TempDirectory {
     std::filesystem::path path_;
 };
 
+inline SecretKey key_of(char digit) {
+    return *SecretKey::parse(std::string(64, digit), "test");
+}
+
 inline Plane make_plane(std::string name, std::int32_t layer, ElementType type,
                         std::uint32_t elements) {
     return {std::move(name), layer, type, elements, memory::row_bytes(type, elements)};
