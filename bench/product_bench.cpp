@@ -8,7 +8,6 @@
 #include <ggml-backend.h>
 #include <ggml-cpu.h>
 #include <ggml.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -18,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/stopwatch.h"
 #include "exec/product/product.h"
 
 namespace {
@@ -42,12 +42,6 @@ constexpr Format kFormats[] = {
     {PackedFormat::q5_k, GGML_TYPE_Q5_K},     {PackedFormat::q6_k, GGML_TYPE_Q6_K},
     {PackedFormat::iq4_xs, GGML_TYPE_IQ4_XS},
 };
-
-double seconds() {
-    timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
 
 std::vector<float> random_floats(std::size_t count) {
     std::vector<float> values(count);
@@ -74,9 +68,9 @@ void measure(benchmark::State& state, double operations, double bytes, Step&& st
     double best = 1e30;
     std::size_t copy = 0;
     for (auto _ : state) {
-        const double start = seconds();
+        const stet::ThreadStopwatch stopwatch;
         step(copy);
-        best = std::min(best, seconds() - start);
+        best = std::min(best, stopwatch.seconds());
         copy = (copy + 1) % kCopies;
     }
     if (operations > 0) state.counters["best_GOP/s"] = operations / best / 1e9;

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/env.h"
+#include "base/stopwatch.h"
 #include "gguf/gguf.h"
 #include "text/tokenizer.h"
 
@@ -41,17 +42,11 @@ std::string read(const std::string& path) {
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-double processor_ms() {
-    timespec now{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) * 1e3 + static_cast<double>(now.tv_nsec) / 1e6;
-}
-
 template <typename Work>
 double ms_of(Work work) {
-    const double start = processor_ms();
+    const ThreadStopwatch stopwatch;
     work();
-    return processor_ms() - start;
+    return stopwatch.ms();
 }
 
 void measure(const text::Tokenizer& tokenizer, std::string_view text) {

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/env.h"
+#include "base/stopwatch.h"
 #include "cli/doctor_checks.h"
 #include "cli/report.h"
 #include "cli/state_types.h"
@@ -21,15 +21,14 @@ using Outcome = Finding::Outcome;
 
 void check_identity(const gguf::File& file, const std::filesystem::path& cache,
                     Findings& findings) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch stopwatch;
     const auto fingerprint = gguf::fingerprint(Env::posix(), file, cache);
-    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+    const double passed_s = stopwatch.seconds();
     if (fingerprint) {
-        findings.push_back(
-            {Outcome::ok, "identity",
-             fmt::format("{} (known in {:.1f} s, remembered in {})",
-                         fingerprint->hex().substr(0, 12), passed.count(), cache.string()),
-             ""});
+        findings.push_back({Outcome::ok, "identity",
+                            fmt::format("{} (known in {:.1f} s, remembered in {})",
+                                        fingerprint->hex().substr(0, 12), passed_s, cache.string()),
+                            ""});
     } else {
         findings.push_back({Outcome::fail, "identity", fingerprint.status().to_string(),
                             "the file can't be read whole; fetch it again"});

@@ -1,8 +1,7 @@
 // One long word: four times the text takes less than eight times as long, in every kind.
-#include <time.h>
-
 #include <algorithm>
 
+#include "base/stopwatch.h"
 #include "text/unicode.h"
 #include "unit/text/tokenizer_support.h"
 
@@ -30,19 +29,12 @@ SmallVocabulary vocabulary_of(const std::string& model) {
     return small;
 }
 
-// Of this thread: what else runs on the machine counts little.
-double processor_seconds() {
-    timespec now{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) / 1e9;
-}
-
 double seconds(const Tokenizer& tokenizer, const std::string& text) {
     double best = 1e9;
     for (int i = 0; i < 3; ++i) {
-        const double start = processor_seconds();
+        const ThreadStopwatch stopwatch;
         EXPECT_FALSE(encode(tokenizer, text).empty());
-        best = std::min(best, processor_seconds() - start);
+        best = std::min(best, stopwatch.seconds());
     }
     return best;
 }
