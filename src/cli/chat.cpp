@@ -33,8 +33,9 @@ std::string resume_command(const Run& run) {
     const RunFlags& flags = run.flags;
     std::string command = fmt::format("{} run {} --session {}", shell_quoted(flags.program),
                                       shell_quoted(flags.model), run.conversation->session());
-    if (!flags.store.directory.empty())
+    if (!flags.store.directory.empty()) {
         command += " --store " + shell_quoted(flags.store.directory);
+    }
     if (!flags.store.key_file.empty()) {
         command += " --store-key-file " + shell_quoted(flags.store.key_file);
     }

@@ -48,7 +48,7 @@ Status examine(const ServeFlags& flags, Terminal& terminal) {
     findings.push_back({Outcome::ok, "version", version_line(), ""});
     check_cpu(settings, findings);
     check_memory(limits, findings);
-    check_store(store_directory({.directory = settings.store, .key_file = {}}), settings, findings);
+    check_store(store_directory({settings.store, settings.store_key_file}), settings, findings);
     check_port(settings, findings);
     if (!settings.model.empty()) check_model(settings, cache_directory(), limits, findings);
     const auto failures = std::count_if(findings.begin(), findings.end(), [](const Finding& item) {
@@ -65,10 +65,7 @@ Status examine(const ServeFlags& flags, Terminal& terminal) {
 void add_doctor(CLI::App& app, Action& action) {
     auto* verb = app.add_subcommand("doctor", "Check this machine, the store and a model");
     auto flags = std::make_shared<ServeFlags>();
-    verb->add_option_function<std::string>(
-            "MODEL", [flags](const std::string& value) { flags->values["model"] = value; },
-            "Model file (GGUF)")
-        ->type_name("");
+    add_model_argument(*verb, *flags);
     verb->add_flag("--json", flags->is_json, "One JSON object");
     add_settings(*verb, *flags);
     verb->callback([flags, &action] {

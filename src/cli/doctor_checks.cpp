@@ -245,8 +245,9 @@ void check_store(const fs::path& directory, const server::Settings& settings, Fi
                             fmt::format("{} free", format_bytes(*free)),
                             is_low ? "make room, or bound the store with --disk" : ""});
     }
-    if (is_there && env.info(directory / "catalogue.sqlite"))
+    if (is_there && env.info(directory / "catalogue.sqlite")) {
         check_catalogue(directory, settings, findings);
+    }
 }
 
 void check_port(const server::Settings& settings, Findings& findings) {

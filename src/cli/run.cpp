@@ -142,7 +142,7 @@ std::string without_newline(std::string text) {
     return text;
 }
 
-Result<std::string> read_prompt_file(const std::string& path) {
+Result<std::string> read_text_file(const std::string& path) {
     if (path == "-") return read_all(STDIN_FILENO, "standard input");
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
     if (descriptor < 0) {
@@ -158,7 +158,7 @@ Result<std::string> read_prompt_file(const std::string& path) {
 Result<std::optional<std::string>> find_prompt(RunFlags& flags) {
     std::optional<std::string> prompt = flags.prompt;
     if (!flags.prompt_file.empty()) {
-        STET_ASSIGN(std::string text, read_prompt_file(flags.prompt_file));
+        STET_ASSIGN(std::string text, read_text_file(flags.prompt_file));
         prompt = without_newline(std::move(text));
     } else if (!prompt && !flags.chat) {
         if (isatty(STDIN_FILENO) == 1) {
@@ -179,10 +179,10 @@ Result<std::optional<grammar::Source>> find_grammar(const RunFlags& flags) {
         source = {grammar::Kind::json_schema, flags.json_schema};
         const std::size_t first = flags.json_schema.find_first_not_of(" \t\n");
         if (first == std::string::npos || flags.json_schema[first] != '{') {
-            STET_ASSIGN(source->text, read_prompt_file(flags.json_schema));
+            STET_ASSIGN(source->text, read_text_file(flags.json_schema));
         }
     } else if (!flags.grammar.empty()) {
-        STET_ASSIGN(std::string text, read_prompt_file(flags.grammar));
+        STET_ASSIGN(std::string text, read_text_file(flags.grammar));
         source = {grammar::Kind::gbnf, std::move(text)};
     }
     return source;

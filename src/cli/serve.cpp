@@ -22,6 +22,13 @@
 
 namespace stet::cli {
 
+void add_model_argument(CLI::App& verb, ServeFlags& flags) {
+    verb.add_option_function<std::string>(
+            "MODEL", [&flags](const std::string& value) { flags.values["model"] = value; },
+            "Model file (GGUF)")
+        ->type_name("");
+}
+
 void add_settings(CLI::App& verb, ServeFlags& flags) {
     for (const server::SettingRow& row : server::setting_rows()) {
         const std::string name(row.name);
@@ -87,10 +94,7 @@ Status show(const ServeFlags& flags, Terminal& terminal) {
 void add_serve(CLI::App& app, Action& action) {
     auto* verb = app.add_subcommand("serve", "Answer clients over HTTP");
     auto flags = std::make_shared<ServeFlags>();
-    verb->add_option_function<std::string>(
-            "MODEL", [flags](const std::string& value) { flags->values["model"] = value; },
-            "Model file (GGUF)")
-        ->type_name("");
+    add_model_argument(*verb, *flags);
     add_settings(*verb, *flags);
     verb->callback([flags, &action] {
         action.run = [flags](Terminal& terminal) { return serve(*flags, terminal); };

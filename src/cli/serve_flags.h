@@ -16,6 +16,7 @@ struct ServeFlags {
 };
 
 // `flags` must live as long as the parser.
+void add_model_argument(CLI::App& verb, ServeFlags& flags);  // in its place, without a flag
 void add_settings(CLI::App& verb, ServeFlags& flags);
 Result<server::LoadedSettings> settings_of(const ServeFlags& flags);
 

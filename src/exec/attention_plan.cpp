@@ -76,9 +76,11 @@ void Plan::build(const AttentionShape& shape, std::span<const Segment> segments,
 }
 
 // Decode steps of several sequences: first the first rows of all, then the next ones. Where
-// sequences share pages these are read from memory once and then found in the cache. Prompts come
-// before, in the order in which they were added.
+// sequences share pages these are read from memory once and then found in the cache. Prompts beside
+// them come before, in the order in which they were added.
 void Plan::put_equal_rows_together(std::span<const Segment> segments) {
+    const auto decoding = std::ranges::count(segments, 1U, &Segment::token_count);
+    if (decoding < 2) return;
     const auto rank = [&](const WorkItem& item) {
         const WorkUnit& unit = units[item.unit];
         const bool is_prompt = segments[unit.segment].token_count > 1;

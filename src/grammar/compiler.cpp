@@ -23,8 +23,6 @@ thread_local std::string* warning_of_source = nullptr;
 
 constexpr int kWarning = 2;  // of xgrammar's levels
 constexpr std::size_t kStackBytes = 256U << 20U;
-// Blanks between the parts of JSON: enough to indent, too few to go on with for ever.
-constexpr int kBlanksMax = 20;
 
 std::string one_line(std::string text) {
     constexpr std::size_t kShownMax = 300;

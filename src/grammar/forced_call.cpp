@@ -17,8 +17,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 using View = std::string_view;
 
-constexpr int kBlanksMax = 20;  // between the parts of JSON
-
 // A call is open NAME middle ARGUMENTS close.
 struct FormRow {
     View format;        // name of the ChatFormat

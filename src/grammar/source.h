@@ -8,6 +8,9 @@
 
 namespace stet::grammar {
 
+// Blanks between the parts of JSON: enough to indent, too few to go on with for ever.
+inline constexpr int kBlanksMax = 20;
+
 // invalid_argument: larger or deeper than the limits allow.
 Status check_size(const Source& source, const Limits& limits);
 

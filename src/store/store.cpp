@@ -127,7 +127,6 @@ DirectoryStore::DirectoryStore(Env& env, std::filesystem::path directory, StoreO
       reader_(env, segments_path(directory_), catalogue_.sealing()),
       writer_(std::move(writer)) {
     options_.key.reset();  // what is derived from it is enough
-
     make_reserve();
 }
 
