@@ -63,6 +63,27 @@ def speakable(tmp_path_factory):
     return make
 
 
+@pytest.fixture(scope="module")
+def server(model, tmp_path_factory):
+    """`stet serve` for the tests of a file; a file that wants other settings has its own."""
+    from server_process import launch
+    server = launch(model, tmp_path_factory.mktemp("server") / "store", None)
+    yield server
+    assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    import openai
+    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+
+
+@pytest.fixture(scope="module")
+def claude(server):
+    import anthropic
+    return anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
+
+
 @pytest.fixture
 def environment(tmp_path):
     """Nothing of the person's own is read or written. Fingerprints of models stay cached."""

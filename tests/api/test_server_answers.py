@@ -14,14 +14,6 @@ STORY = ("Once upon a time there was a small town by the sea, where every mornin
          "went out with their boats and came back in the evening with baskets full of fish. ") * 4
 
 
-@pytest.fixture(scope="module")
-def server(model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("answers")
-    server = launch(model, folder / "store", None)
-    yield server
-    assert server.stop() == 0
-
-
 def test_completion(server):
     answer = server.complete("The capital of France is", 8)
     assert answer["stop"] is True and answer["stop_type"] == "limit"

@@ -16,24 +16,6 @@ CLAUDE = {"max_tokens": 12, "extra_body": {"temperature": 0, **ALONE}}
 
 
 @pytest.fixture(scope="module")
-def server(model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("clients")
-    server = launch(model, folder / "store", None)
-    yield server
-    assert server.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
-
-
-@pytest.fixture(scope="module")
-def claude(server):
-    return anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
-
-
-@pytest.fixture(scope="module")
 def expected(model, tmp_path_factory):
     """What `stet run` answers to QUESTION."""
     import os

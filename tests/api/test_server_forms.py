@@ -6,13 +6,10 @@ import json
 import re
 import time
 
+import jsonschema
 import pytest
 
 from server_process import launch
-
-anthropic = pytest.importorskip("anthropic")
-jsonschema = pytest.importorskip("jsonschema")
-openai = pytest.importorskip("openai")
 
 TEXT = {"type": "string", "maxLength": 12}
 POINT = {"type": "object", "properties": {"x": {"type": "integer", "minimum": 0, "maximum": 99},
@@ -111,24 +108,6 @@ def check(text, schema):
     value = json.loads(text)
     jsonschema.validate(value, schema, format_checker=FORMATS)
     return value
-
-
-@pytest.fixture(scope="module")
-def server(model, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("forms")
-    server = launch(model, folder / "store", None)
-    yield server
-    assert server.stop() == 0
-
-
-@pytest.fixture(scope="module")
-def client(server):
-    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
-
-
-@pytest.fixture(scope="module")
-def claude(server):
-    return anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
