@@ -15,11 +15,11 @@ float softplus(float x) {
     return x > 20.0F ? x : std::log1p(std::exp(x));
 }
 
-// One channel and token: state[n] = state[n] * decay + dx * b[n]; answers state . c. With
-// kByState, decay is exp(d * rates[n]).
+// One channel and token: state[n] = before[n] * decay + dx * b[n]; answers state . c. With
+// kByState, decay is exp(d * rates[n]). `before` is `state` or lies elsewhere.
 template <bool kByState>
-STET_INTO_CLONES float step(float* __restrict state, const float* __restrict rates, float d,
-                            float decay, float dx, const float* __restrict b,
+STET_INTO_CLONES float step(const float* before, float* state, const float* __restrict rates,
+                            float d, float decay, float dx, const float* __restrict b,
                             const float* __restrict c, std::uint32_t states) {
     Lanes sum{};
     for (std::uint32_t n = 0; n < states; n += kLanes) {
@@ -27,7 +27,7 @@ STET_INTO_CLONES float step(float* __restrict state, const float* __restrict rat
         Lanes s;
         Lanes in;
         Lanes out;
-        load(s, state + n, count);
+        load(s, before + n, count);
         load(in, b + n, count);
         load(out, c + n, count);
         if constexpr (kByState) {
@@ -45,16 +45,18 @@ STET_INTO_CLONES float step(float* __restrict state, const float* __restrict rat
     return total(sum);
 }
 
-// Heads [begin, end) of one segment, all tokens.
+// Heads [begin, end) of one segment, all tokens: the first reads the state in `base`, so that it
+// need not be copied into `s` before.
 template <bool kByState>
 STET_INTO_CLONES void scan_heads(const SsmScan& scan, const SsmInputs& in, const Rows& y,
-                                 const Segment& segment, float* s, std::uint64_t begin,
-                                 std::uint64_t end) {
+                                 const Segment& segment, const float* base, float* s,
+                                 std::uint64_t begin, std::uint64_t end) {
     const std::uint64_t heads_of_group = scan.heads / scan.groups;
     const std::uint64_t head_floats = std::uint64_t{scan.head_size} * scan.states;
     for (std::uint64_t t = segment.token_begin; t < segment.token_begin + segment.token_count;
          ++t) {
         const float* dt = in.dt.row(t);
+        const float* before = t == segment.token_begin ? base : s;
         for (std::uint64_t h = begin; h < end; ++h) {
             const std::uint64_t group = h / heads_of_group * scan.states;
             const float d = softplus(dt[h]);
@@ -62,10 +64,10 @@ STET_INTO_CLONES void scan_heads(const SsmScan& scan, const SsmInputs& in, const
             const float decay = kByState ? 0.0F : std::exp(d * *rates);
             for (std::uint64_t i = 0; i < scan.head_size; ++i) {
                 const std::uint64_t channel = h * scan.head_size + i;
-                y.row(t)[channel] =
-                    step<kByState>(s + h * head_floats + i * scan.states, rates, d, decay,
-                                   d * in.x.row(t)[channel], in.b.row(t) + group,
-                                   in.c.row(t) + group, scan.states);
+                const std::uint64_t at = h * head_floats + i * scan.states;
+                y.row(t)[channel] = step<kByState>(
+                    before + at, s + at, rates, d, decay, d * in.x.row(t)[channel],
+                    in.b.row(t) + group, in.c.row(t) + group, scan.states);
             }
         }
     }
@@ -73,14 +75,14 @@ STET_INTO_CLONES void scan_heads(const SsmScan& scan, const SsmInputs& in, const
 
 STET_VECTOR_CLONES
 void scan_by_state(const SsmScan& scan, const SsmInputs& in, const Rows& y, const Segment& segment,
-                   float* s, std::uint64_t begin, std::uint64_t end) {
-    scan_heads<true>(scan, in, y, segment, s, begin, end);
+                   const float* base, float* s, std::uint64_t begin, std::uint64_t end) {
+    scan_heads<true>(scan, in, y, segment, base, s, begin, end);
 }
 
 STET_VECTOR_CLONES
 void scan_by_head(const SsmScan& scan, const SsmInputs& in, const Rows& y, const Segment& segment,
-                  float* s, std::uint64_t begin, std::uint64_t end) {
-    scan_heads<false>(scan, in, y, segment, s, begin, end);
+                  const float* base, float* s, std::uint64_t begin, std::uint64_t end) {
+    scan_heads<false>(scan, in, y, segment, base, s, begin, end);
 }
 
 }  // namespace
@@ -96,11 +98,15 @@ void ssm_scan(const SsmScan& scan, const SsmInputs& in, const Rows& y,
         // A unit at a time over all tokens: its state stays in the nearest cache.
         for (std::uint64_t begin = share.begin; begin < share.end; begin += unit) {
             const std::uint64_t end = std::min(begin + unit, share.end);
-            start_from(base, s, begin * head_floats, end * head_floats);
+            const float* from = base;
+            if (base == nullptr || segment.token_count == 0) {
+                start_from(base, s, begin * head_floats, end * head_floats);
+                from = s;
+            }
             if (scan.decay_by_state) {
-                scan_by_state(scan, in, y, segment, s, begin, end);
+                scan_by_state(scan, in, y, segment, from, s, begin, end);
             } else {
-                scan_by_head(scan, in, y, segment, s, begin, end);
+                scan_by_head(scan, in, y, segment, from, s, begin, end);
             }
         }
     }

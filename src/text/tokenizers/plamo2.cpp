@@ -2,7 +2,8 @@
 // character that no token covers costs much and becomes its byte tokens.
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "base/try.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr double kScoreSteps = 1e4;
 constexpr std::int64_t kScoreMin = -20'000'000;   // at or below: not used
 constexpr std::int64_t kScoreByte = -10'000'000;  // a character in byte tokens
+constexpr std::size_t kCharacterBytesMax = 4;
 constexpr std::int64_t kUnreached = std::int64_t{1} << 60;
 
 class Plamo2Tokenizer final : public TokenizerBase {
@@ -27,6 +29,7 @@ class Plamo2Tokenizer final : public TokenizerBase {
             const auto token = static_cast<Token>(i);
             if (vocabulary().is(token, kControl | kUnknown | kByte)) continue;
             entries.emplace_back(vocabulary().text(token), token);
+            longest_ = std::max(longest_, entries.back().first.size());
         }
         trie_ = Trie(std::move(entries));
     }
@@ -60,43 +63,62 @@ class Plamo2Tokenizer final : public TokenizerBase {
     }
 
   private:
-    struct Step {
-        std::int64_t cost = kUnreached;  // of the best segmentation from here to the end
-        std::uint32_t length = 0;
-        Token token = kNoToken;  // or byte tokens
+    // Costs of the best segmentation from a position to the end, of as many positions as a token
+    // reaches over: a ring, so that a long text keeps nothing but a token for each position.
+    class Costs {
+      public:
+        explicit Costs(std::size_t reach) : ring_(std::bit_ceil(reach + 1), kUnreached) {}
+        std::int64_t& operator[](std::size_t at) { return ring_[at & (ring_.size() - 1)]; }
+
+      private:
+        std::vector<std::int64_t> ring_;
     };
 
     void encode_text(std::string_view text, std::vector<Token>& output) const {
         if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // byte order mark
-        std::vector<Step> steps(text.size() + 1);
-        steps[text.size()].cost = 0;
+        Costs costs(std::max(longest_, kCharacterBytesMax));
+        costs[text.size()] = 0;
+        std::vector<Token> best(text.size(), kNoToken);  // none: the character in byte tokens
         for (std::size_t at = text.size(); at-- > 0;) {
-            if ((static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) continue;
-            steps[at] = best_step(text, at, steps);
+            costs[at] = kUnreached;
+            if (!is_character(text, at)) continue;
+            best[at] = best_token(text, at, costs);
         }
-        for (std::size_t at = 0; at < text.size(); at += steps[at].length) {
-            if (steps[at].token != kNoToken) {
-                output.push_back(steps[at].token);
-            } else {
-                append_byte_tokens(text.substr(at, steps[at].length), output);
+        for (std::size_t at = 0; at < text.size();) {
+            const Token token = best[at];
+            if (token != kNoToken) {
+                output.push_back(token);
+                at += vocabulary().text(token).size();
+                continue;
             }
+            const std::size_t length = utf8_length(static_cast<unsigned char>(text[at]));
+            append_byte_tokens(text.substr(at, length), output);
+            at += length;
         }
     }
-    // Of equal costs the longest token wins, and any token before byte tokens.
-    Step best_step(std::string_view text, std::size_t at, const std::vector<Step>& steps) const {
-        const std::uint32_t character = utf8_length(static_cast<unsigned char>(text[at]));
-        Step best;
+    // Sets the cost of `at` too. Of equal costs the longest token wins, and any token before byte
+    // tokens.
+    Token best_token(std::string_view text, std::size_t at, Costs& costs) const {
+        std::int64_t cost = kUnreached;
+        Token best = kNoToken;
         trie_.for_each_prefix(text.substr(at), [&](std::size_t length, Token token) {
             const std::int64_t value = score_of(token);
-            const Step& rest = steps[at + length];
-            if (value <= kScoreMin || rest.cost >= kUnreached) return;
-            if (rest.cost - value <= best.cost) {
-                best = {rest.cost - value, static_cast<std::uint32_t>(length), token};
-            }
+            const std::int64_t rest = costs[at + length];
+            if (value <= kScoreMin || rest >= kUnreached || rest - value > cost) return;
+            cost = rest - value;
+            best = token;
         });
-        const std::int64_t in_bytes = steps[at + character].cost - kScoreByte;
-        if (in_bytes < best.cost) best = {in_bytes, character, kNoToken};
+        const std::size_t character = utf8_length(static_cast<unsigned char>(text[at]));
+        const std::int64_t in_bytes = costs[at + character] - kScoreByte;
+        if (in_bytes < cost) {
+            cost = in_bytes;
+            best = kNoToken;
+        }
+        costs[at] = cost;
         return best;
+    }
+    static bool is_character(std::string_view text, std::size_t at) {
+        return (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
     }
     std::int64_t score_of(Token token) const {
         const double steps = std::round(double{vocabulary().score(token)} * kScoreSteps);
@@ -105,6 +127,7 @@ class Plamo2Tokenizer final : public TokenizerBase {
     }
 
     Trie trie_;
+    std::size_t longest_ = 0;  // bytes of a token
 };
 
 }  // namespace
