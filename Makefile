@@ -27,6 +27,7 @@ bench: build  ## speed and memory beside llama.cpp; writes bench/*results.md (fi
 	@.venv/bin/python bench/state_bench.py
 	@.venv/bin/python bench/text_bench.py $(TEXT_ARGS)
 	@.venv/bin/python bench/serve_bench.py $(SERVE_ARGS)
+	@.venv/bin/python bench/start_bench.py $(START_ARGS)
 	@.venv/bin/python bench/families.py $(FAMILIES_ARGS)
 
 sanitize:  ## all tests under AddressSanitizer and UBSan, in build-asan

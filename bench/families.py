@@ -89,6 +89,8 @@ def main():
     lines, lowest = [], (9.9, "")
     for kind in options.kinds:
         for name in options.families:
+            if family_models.ONE_FAMILY.get(kind, name) != name:
+                continue
             model = family_models.make(FOLDER, name, kind, TOKENIZER)
             size = model.stat().st_size
             title = f"{name} ({family_models.FAMILIES[name][0]}), {kind.upper()}, {size / 1e6:.0f} MB"

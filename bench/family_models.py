@@ -10,7 +10,9 @@ import math
 import gguf
 import numpy as np
 
-BLOCKS = {"q4_k": gguf.GGMLQuantizationType.Q4_K, "q8_0": gguf.GGMLQuantizationType.Q8_0}
+BLOCKS = {"q4_k": gguf.GGMLQuantizationType.Q4_K, "q8_0": gguf.GGMLQuantizationType.Q8_0,
+          "q4_0": gguf.GGMLQuantizationType.Q4_0, "f16": gguf.GGMLQuantizationType.F16}
+ONE_FAMILY = {"q4_0": "qwen3", "f16": "qwen3"}  # weight types of which a dense model says enough
 VERSION = 1  # of what is written: part of the file's name
 
 
@@ -33,6 +35,21 @@ def q8_0(rng, rows, width, spread):
     data[:, 0:2] = np.array([np.float16(spread / 127)]).view(np.uint8)
     data[:, 2:] = rng.integers(-127, 128, (count, 32), np.int8).view(np.uint8)
     return data.reshape(rows, -1)
+
+
+def q4_0(rng, rows, width, spread):
+    count = rows * width // 32
+    data = np.empty((count, 18), np.uint8)
+    data[:, 0:2] = np.array([np.float16(spread / 8)]).view(np.uint8)
+    data[:, 2:] = rng.integers(0, 256, (count, 16), np.uint8)
+    return data.reshape(rows, -1)
+
+
+def f16(rng, rows, width, spread):
+    return rng.uniform(-spread, spread, (rows, width)).astype(np.float16).view(np.uint8)
+
+
+MAKERS = {"q4_k": q4_k, "q8_0": q8_0, "q4_0": q4_0, "f16": f16}
 
 
 class Builder:
@@ -70,7 +87,7 @@ class Builder:
         """shape[0] is the input width. Widths that blocks of 256 don't fit are of 8 bits."""
         width, rows = shape[0], math.prod(shape[1:])
         kind = self.kind if width % 256 == 0 else "q8_0"
-        data = {"q4_k": q4_k, "q8_0": q8_0}[kind](self.rng, rows, width, 1.75 / math.sqrt(width))
+        data = MAKERS[kind](self.rng, rows, width, 1.75 / math.sqrt(width))
         self.writer.add_tensor(name, data.reshape(*shape[:0:-1], -1), raw_dtype=BLOCKS[kind])
 
     def ends(self, width):

@@ -87,7 +87,7 @@ def _build(folder):
         sys.exit(f"bench: llama.cpp could not be built; see {log}")
 
 
-def _free_port():
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -103,7 +103,7 @@ class Server:
     """A running server with one model. Use as a context manager."""
 
     def __init__(self, binary, model, threads, context, log, more=()):
-        self.port = _free_port()
+        self.port = free_port()
         self._url = f"http://127.0.0.1:{self.port}"
         # f16 K/V and one slot, as stet has. No prompt cache and no context checkpoints: they would
         # cost the server time and memory that a fresh prompt does not need.

@@ -20,9 +20,12 @@ import pathlib
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "scripts"))
 
 import fetch_models
 import peer
