@@ -65,9 +65,9 @@ STET_INTO_CLONES void scan_heads(const SsmScan& scan, const SsmInputs& in, const
             for (std::uint64_t i = 0; i < scan.head_size; ++i) {
                 const std::uint64_t channel = h * scan.head_size + i;
                 const std::uint64_t at = h * head_floats + i * scan.states;
-                y.row(t)[channel] = step<kByState>(
-                    before + at, s + at, rates, d, decay, d * in.x.row(t)[channel],
-                    in.b.row(t) + group, in.c.row(t) + group, scan.states);
+                y.row(t)[channel] =
+                    step<kByState>(before + at, s + at, rates, d, decay, d * in.x.row(t)[channel],
+                                   in.b.row(t) + group, in.c.row(t) + group, scan.states);
             }
         }
     }
