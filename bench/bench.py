@@ -228,22 +228,34 @@ def report(options, results, load_before):
     return ratios
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=7, help="interleaved runs, at least 5 (default 7)")
-    parser.add_argument("--models", default="smollm2,gemma", help="of: smollm2, gemma")
+def parser_of(documentation, runs, out):
+    """What the benchmarks of the program beside the peer's server have in common."""
+    parser = argparse.ArgumentParser(description=documentation.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=runs, help=f"default {runs}")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--stet", type=lambda path: pathlib.Path(path).resolve(),
+                        default=pypi.ROOT / "build" / "stet")
+    parser.add_argument("--out", type=pathlib.Path, default=pypi.ROOT / "bench" / out)
+    return parser
+
+
+def names_in(parser, text, known):
+    """The names of a list with commas; an argument error when one is not among the known ones."""
+    names = text.split(",")
+    if unknown := set(names) - set(known):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    return names
+
+
+def parse_arguments():
+    parser = parser_of(__doc__, 7, "results.md")
+    parser.add_argument("--models", default="smollm2,gemma", help="of: smollm2, gemma")
     parser.add_argument("--context", type=int, default=8192)
     parser.add_argument("--depth", type=int, default=4096, help="of the deep decode (default 4096)")
-    parser.add_argument("--stet", type=pathlib.Path, default=pypi.ROOT / "build" / "stet")
-    parser.add_argument("--out", type=pathlib.Path, default=pypi.ROOT / "bench" / "results.md")
     parser.add_argument("--require", type=float, metavar="RATIO",
                         help="exit status 1 if a speed ratio is below this")
     options = parser.parse_args()
-    options.stet = options.stet.resolve()
-    options.models = options.models.split(",")
-    if unknown := set(options.models) - set(fetch_models.MODELS):
-        parser.error(f"unknown model {', '.join(sorted(unknown))}")
+    options.models = names_in(parser, options.models, fetch_models.MODELS)
     if options.depth + 256 > options.context:
         parser.error(f"a depth of {options.depth} does not fit into a context of {options.context}")
     if options.runs < 5:

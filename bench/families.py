@@ -7,12 +7,9 @@ Models are made by family_models.py; everything else is as in bench.py. The resu
 results.md.
 """
 
-import argparse
 import datetime
 import os
-import pathlib
 import statistics
-import sys
 
 import bench
 import family_models
@@ -61,24 +58,16 @@ def write(options, lines):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=5)
+    parser = bench.parser_of(__doc__, 5, "results.md")
     parser.add_argument("--families", default=",".join(family_models.FAMILIES))
     parser.add_argument("--kinds", default=",".join(family_models.BLOCKS))
     parser.add_argument("--prompt", type=int, default=512, help="tokens of the prompt")
     parser.add_argument("--answer", type=int, default=64, help="tokens decoded")
-    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--context", type=int, default=2048)
-    parser.add_argument("--stet", type=pathlib.Path, default=pypi.ROOT / "build" / "stet")
-    parser.add_argument("--out", type=pathlib.Path, default=pypi.ROOT / "bench" / "results.md")
     parser.add_argument("--keep", action="store_true", help="keep the models (3 GB)")
     options = parser.parse_args()
-    options.stet = options.stet.resolve()
-    options.families = options.families.split(",")
-    options.kinds = options.kinds.split(",")
-    if unknown := ((set(options.families) - set(family_models.FAMILIES)) |
-                   (set(options.kinds) - set(family_models.BLOCKS))):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    options.families = bench.names_in(parser, options.families, family_models.FAMILIES)
+    options.kinds = bench.names_in(parser, options.kinds, family_models.BLOCKS)
     return options
 
 

@@ -9,7 +9,6 @@ token), then each asks the same again and decodes (the prefix is computed everyw
 The peer runs in two modes: a context for each slot, and one for all (--kv-unified).
 """
 
-import argparse
 import concurrent.futures
 import contextlib
 import datetime
@@ -20,17 +19,14 @@ import pathlib
 import random
 import statistics
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "scripts"))
-
+import bench
 import fetch_models
 import peer
 import pypi
-from bench import cell, processor_name
 
 PREFIX_TOKENS = 2000
 TAIL_TOKENS = 16
@@ -133,22 +129,17 @@ def rows(clients, results):
             value for who, value in medians.items() if who != "stet")
         ratio = best / medians["stet"] if less_is_better else medians["stet"] / best
         shown = "" if "computed" in name else f"{ratio:.2f}"
-        cells = " | ".join(cell(results[who][name]) for who in results)
+        cells = " | ".join(bench.cell(results[who][name]) for who in results)
         lines.append(f"| {clients} | {name} | {cells} | {shown} |")
     return lines
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=3)
+    parser = bench.parser_of(__doc__, 3, "serve_results.md")
     parser.add_argument("--clients", default="1,8,32")
     parser.add_argument("--answer", type=int, default=48, help="tokens of each answer")
     parser.add_argument("--model", default="smollm2")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--stet", type=pathlib.Path, default=pypi.ROOT / "build" / "stet")
-    parser.add_argument("--out", type=pathlib.Path, default=pypi.ROOT / "bench" / "serve_results.md")
     options = parser.parse_args()
-    options.stet = options.stet.resolve()
     options.clients = [int(count) for count in options.clients.split(",")]
     return options
 
@@ -178,7 +169,7 @@ def main():
              "Written by `make bench`; how to read it: README.md here.", "",
              f"{fetch_models.MODELS[options.model]['title']}, a prefix of {PREFIX_TOKENS:,} tokens and"
              f" {TAIL_TOKENS} of each client's own, {options.answer} decoded."
-             f" {datetime.date.today()}, {processor_name()}, {options.threads} threads, up to"
+             f" {datetime.date.today()}, {bench.processor_name()}, {options.threads} threads, up to"
              f" {options.runs} interleaved runs; load average {load:.1f} before,"
              f" {os.getloadavg()[0]:.1f} at the end. The ratio is to the better of llama.cpp's two"
              " modes (slots with contexts of their own, one context for all).", "",

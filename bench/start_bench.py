@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """How long a fresh process takes to its first token: with nothing before it, and with a stored
-conversation of 4,000 tokens to go on with.
+conversation of 4,000 words to go on with.
 
 usage: start_bench.py [--runs N] [--models smollm2,gemma,falcon-h1,mamba2] ...    (part of make bench)
 
 How it is measured: README.md here.
 """
 
-import argparse
 import datetime
 import http.client
 import json
@@ -20,14 +19,13 @@ import tempfile
 import time
 
 import bench
+import families
 import family_models
 import fetch_models
 import peer
 import pypi
 
 LIMIT_S = 120
-FOLDER = peer.CACHE / "bench"
-TOKENIZER = pypi.MODELS / fetch_models.MODELS["smollm2"]["file"]
 # What of its state each model keeps, which decides what a restart has to bring back.
 KEEPS = {"smollm2": "all rows", "gemma": "windows and all rows",
          "falcon-h1": "rows beside a recurrent state", "mamba2": "a recurrent state"}
@@ -116,7 +114,7 @@ def measure_restart(options, model, folder):
 def model_of(name):
     if name in fetch_models.MODELS:
         return pypi.MODELS / fetch_models.MODELS[name]["file"], fetch_models.MODELS[name]["title"]
-    return (family_models.make(FOLDER, name, "q4_k", TOKENIZER),
+    return (family_models.make(families.FOLDER, name, "q4_k", families.TOKENIZER),
             f"{name}, random weights, Q4_K")
 
 
@@ -129,19 +127,11 @@ def ratio(above, below):
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=7)
+    parser = bench.parser_of(__doc__, 7, "start_results.md")
     parser.add_argument("--models", default=",".join(KEEPS))
     parser.add_argument("--depth", type=int, default=4000, help="words of the conversation")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--stet", type=pathlib.Path, default=pypi.ROOT / "build" / "stet")
-    parser.add_argument("--out", type=pathlib.Path,
-                        default=pypi.ROOT / "bench" / "start_results.md")
     options = parser.parse_args()
-    options.stet = options.stet.resolve()
-    options.models = options.models.split(",")
-    if unknown := set(options.models) - set(KEEPS):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    options.models = bench.names_in(parser, options.models, KEEPS)
     return options
 
 
