@@ -5,7 +5,7 @@
 #
 #   build  compiler, build tools, libraries (Debian packages); ggml, built for this processor, and
 #          xgrammar in .venv
-#   test   test libraries (Debian packages), a browser; the Python packages of the tests in .venv
+#   test   test libraries, a browser, shells (Debian packages); the Python packages of the tests in .venv
 #   bench  the micro-benchmark library (Debian package)
 #   fuzz   clang with its sanitizers and fuzzer (Debian packages)
 #
@@ -30,7 +30,7 @@ readonly PYTHON=.venv/bin/python
 readonly BUILD_PACKAGES=(cmake ninja-build g++ ccache patch pkg-config libssl-dev libsqlite3-dev
     libxxhash-dev libfmt-dev nlohmann-json3-dev libpcre2-dev libutf8proc-dev libhwy-dev libedit-dev
     libcli11-dev libzstd-dev libboost1.81-dev libspdlog-dev libtomlplusplus-dev)
-readonly TEST_PACKAGES=(libgtest-dev libgmock-dev librapidcheck-dev zsh fish)
+readonly TEST_PACKAGES=(libgtest-dev libgmock-dev librapidcheck-dev chromium zsh fish)
 readonly BENCH_PACKAGES=(libbenchmark-dev)
 readonly FUZZ_PACKAGES=(clang libclang-rt-dev)
 

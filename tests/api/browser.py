@@ -13,6 +13,7 @@ CHROMIUM = shutil.which("chromium")
 
 class Browser:
     def __init__(self, width, height):
+        assert CHROMIUM, "chromium is not installed"
         to_read, self.to = os.pipe()
         self.back, to_write = os.pipe()
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
