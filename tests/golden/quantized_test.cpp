@@ -1,6 +1,6 @@
 // The same models with quantised matrices, as real files have them: every block takes every kind of
-// weight. Limits are what the rounding of these random weights costs, with room: gemma3n (22
-// layers) loses 0.15 in q4_0.
+// weight. Limits are what the rounding of these random weights costs, with room: Mamba loses 0.16
+// in q4_0, gemma3n (22 layers) 0.15.
 #include <fmt/format.h>
 #include <ggml.h>
 #include <gtest/gtest.h>
@@ -29,8 +29,8 @@ constexpr Kind kKinds[] = {
     {TensorType::q6_k, 1e-2}, {TensorType::q4_k, 2e-1}, {TensorType::q4_0, 2e-1},
 };
 
-// Rounding costs RWKV-6 most: the errors of its token's own mix go into the decay's exponent, and
-// the decay multiplies them over the tokens.
+// Rounding costs RWKV-6 most: 0.016 in q6_k, 0.22 in q4_0. The rounded weights written as f32 cost
+// it the same (0.017 and 0.22), so that it is no kernel's doing.
 double limit_of(const Kind& kind, std::string_view name) {
     return name == "rwkv6-dense" ? 2 * kind.limit : kind.limit;
 }
@@ -122,12 +122,12 @@ TEST_P(Quantized, EveryKindOfWeight) {
 // One of each mixer, feed-forward and residual shell at least.
 INSTANTIATE_TEST_SUITE_P(
     All, Quantized,
-    testing::Values("arwkv7-dense", "bailingmoe3-moe", "bitnet-dense", "deepseek2-moe",
-                    "deepseek32-moe", "deepseek4-moe", "falcon-h1-dense", "gemma3n-dense",
-                    "gemma4-dense", "gemma4-moe", "glm5-next-moe", "gpt-oss-moe", "gpt2-dense",
-                    "granitehybrid-dense", "grok-moe", "hrm_text-dense", "hy_v3-moe", "hy_v4-moe",
-                    "jamba-dense", "kimi-k3-moe", "kimi-linear-moe", "lfm2-dense", "llama4-moe",
-                    "mamba-dense", "mamba2-dense", "minicpm3-dense", "minimax-01-moe",
+    testing::Values("arwkv7-dense", "bailingmoe3-moe", "bitnet-dense", "deci-dense",
+                    "deepseek2-moe", "deepseek32-moe", "deepseek4-moe", "falcon-h1-dense",
+                    "gemma3n-dense", "gemma4-dense", "gemma4-moe", "glm5-next-moe", "gpt-oss-moe",
+                    "gpt2-dense", "granitehybrid-dense", "grok-moe", "hrm_text-dense", "hy_v3-moe",
+                    "hy_v4-moe", "jamba-dense", "kimi-k3-moe", "kimi-linear-moe", "lfm2-dense",
+                    "llama4-moe", "mamba-dense", "mamba2-dense", "minicpm3-dense", "minimax-01-moe",
                     "minimax-m3-moe", "nemotron_h_moe-dense", "phi3-dense", "plamo2-dense",
                     "qwen2moe-moe", "qwen35-dense", "qwen3next-moe", "qwen4exp-moe", "rwkv6-dense",
                     "rwkv6qwen2-dense", "rwkv7-dense", "step35-moe"),

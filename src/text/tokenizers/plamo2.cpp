@@ -76,7 +76,7 @@ class Plamo2Tokenizer final : public TokenizerBase {
 
     void encode_text(std::string_view text, std::vector<Token>& output) const {
         if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);  // byte order mark
-        Costs costs(std::max(longest_, kCharacterBytesMax));
+        Costs costs(std::min(std::max(longest_, kCharacterBytesMax), text.size()));
         costs[text.size()] = 0;
         std::vector<Token> best(text.size(), kNoToken);  // none: the character in byte tokens
         for (std::size_t at = text.size(); at-- > 0;) {
